@@ -1,0 +1,59 @@
+"""Names the errors a user can cause and how an entry point reports them."""
+
+from collections.abc import Callable
+import sys
+from typing import ClassVar
+
+INTERRUPTED_EXIT_CODE = 130  # 128 + SIGINT, what a shell expects.
+
+
+class VhopError(Exception):
+  """Is an error the user can mend; its message is one line.
+
+  The message says what is wrong, where, and what to do.
+  """
+
+  exit_code: ClassVar[int] = 1
+
+
+class UsageError(VhopError):
+  """Says that the command line or the config is wrong."""
+
+  exit_code: ClassVar[int] = 2
+
+
+class DataError(VhopError):
+  """Says that a file, a world or a checkpoint is wrong."""
+
+  exit_code: ClassVar[int] = 1
+
+
+def print_error(message: str) -> None:
+  """Prints one line `error: ...` on stderr.
+
+  Args:
+    message: what went wrong; line breaks in it become spaces.
+  """
+  print('error:', ' '.join(message.split()), file=sys.stderr, flush=True)
+
+
+def run_entry_point(function: Callable[[], object]) -> int:
+  """Runs an entry point and turns the user's errors into an exit code.
+
+  Args:
+    function: the program's body. Whatever it returns is ignored; a program
+      that fails raises a `VhopError`.
+
+  Returns:
+    The exit code: 0, the error's own, or 130 after Ctrl-C. Other exceptions
+    are bugs and pass through with their traceback.
+  """
+  try:
+    function()
+  except VhopError as error:
+    print_error(str(error))
+    return error.exit_code
+  except KeyboardInterrupt:
+    print_error('interrupted')
+    return INTERRUPTED_EXIT_CODE
+  return 0
