@@ -1,0 +1,1 @@
+"""Holds the backbone: decoder, vision towers, embedder, router."""

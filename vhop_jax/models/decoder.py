@@ -1,0 +1,409 @@
+"""The text decoder of Qwen3-VL: interleaved M-RoPE, QK-norm, GQA, SwiGLU.
+
+One implementation serves every size, from `tiny` to 8B. Letters: B batch,
+S sequence, T cache slots (S_max), D hidden width, N query heads, K key-value
+heads, G query heads per key-value head, H head width, F MLP width, V
+vocabulary, L layers.
+
+Parameters (float32; `layers` is stacked along a leading axis by `nn.scan`):
+
+    embedding                      [V, D]      (vocab, embed)
+    layers/attention_norm/scale    [L, D]      (layers, embed)
+    layers/query/kernel            [L, D, N, H](layers, embed, heads, head_dim)
+    layers/key/kernel              [L, D, K, H](layers, embed, kv_heads, ..)
+    layers/value/kernel            [L, D, K, H]
+    layers/query_norm/scale        [L, H]      (layers, head_dim)
+    layers/key_norm/scale          [L, H]
+    layers/out/kernel              [L, N, H, D](layers, heads, head_dim, embed)
+    layers/mlp_norm/scale          [L, D]
+    layers/gate/kernel             [L, D, F]   (layers, embed, mlp)
+    layers/up/kernel               [L, D, F]
+    layers/down/kernel             [L, F, D]   (layers, mlp, embed)
+    final_norm/scale               [D]         (embed)
+"""
+
+import dataclasses
+import math
+
+import flax
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vhop_jax import errors
+
+# Large and finite: a row without any allowed slot softmaxes to finite values
+# (padding in front of the first token), where -inf would give NaN.
+MASKED_LOGIT = -1e30
+
+
+@dataclasses.dataclass(frozen=True)
+class DecoderConfig:
+  """Sizes of the decoder.
+
+  Attributes:
+    vocab_size: rows of the embedding table.
+    hidden_size: width D of the residual stream.
+    num_layers: number of decoder layers.
+    num_heads: query heads.
+    num_kv_heads: key-value heads; divides `num_heads`.
+    head_dim: width of one head; even.
+    mlp_size: inner width of the SwiGLU MLP.
+    rope_theta: base of the rotary frequencies.
+    mrope_section: frequencies that belong to time, height and width; their
+      sum is `head_dim // 2`.
+    rms_norm_eps: epsilon in each RMSNorm.
+    remat: 'full' recomputes each layer in the backward pass, 'none' keeps
+      every activation.
+    scan_unroll: layers per iteration of the scan over layers. Changes speed
+      and compile time only.
+  """
+
+  vocab_size: int
+  hidden_size: int
+  num_layers: int
+  num_heads: int
+  num_kv_heads: int
+  head_dim: int
+  mlp_size: int
+  rope_theta: float = 5e6
+  mrope_section: tuple[int, int, int] = (24, 20, 20)
+  rms_norm_eps: float = 1e-6
+  remat: str = 'none'
+  scan_unroll: int = 1
+
+  def __post_init__(self):
+    if self.num_heads % self.num_kv_heads:
+      raise errors.UsageError(
+        f'num_heads={self.num_heads} is not a multiple of '
+        f'num_kv_heads={self.num_kv_heads}'
+      )
+    if self.head_dim % 2 or sum(self.mrope_section) != self.head_dim // 2:
+      raise errors.UsageError(
+        f'mrope_section={tuple(self.mrope_section)} must sum to half of '
+        f'head_dim={self.head_dim}'
+      )
+    if self.remat not in ('none', 'full'):
+      raise errors.UsageError(
+        f"remat={self.remat!r} is neither 'none' nor 'full'"
+      )
+
+
+@flax.struct.dataclass
+class Cache:
+  """Keys and values of the slots seen so far.
+
+  Attributes:
+    k: [L, B, T, K, H] rotated keys.
+    v: [L, B, T, K, H] values.
+    mask: bool [B, T], True at filled slots that hold a token (no padding).
+    length: int32 scalar, slots filled; the same for every row.
+  """
+
+  k: jax.Array
+  v: jax.Array
+  mask: jax.Array
+  length: jax.Array
+
+
+def make_cache(
+  config: DecoderConfig, batch: int, max_length: int, dtype=jnp.float32
+) -> Cache:
+  """Makes an empty cache of `max_length` slots.
+
+  Writing past `max_length` is the caller's mistake and is not detected (XLA
+  clamps the slot), so size the cache for every segment that will come.
+  """
+  shape = (
+    config.num_layers,
+    batch,
+    max_length,
+    config.num_kv_heads,
+    config.head_dim,
+  )
+  return Cache(
+    k=jnp.zeros(shape, dtype),
+    v=jnp.zeros(shape, dtype),
+    mask=jnp.zeros((batch, max_length), bool),
+    length=jnp.zeros((), jnp.int32),
+  )
+
+
+def compute_mrope_axis(section: tuple[int, int, int]) -> np.ndarray:
+  """Says which axis (0 time, 1 height, 2 width) turns each frequency.
+
+  Interleaved M-RoPE: every frequency starts as time; height takes the indices
+  1, 4, ... below 3 * section[1] and width 2, 5, ... below 3 * section[2].
+
+  Returns:
+    int [head_dim // 2].
+  """
+  axis = np.zeros(sum(section), np.int32)
+  for dim in (1, 2):
+    axis[dim : 3 * section[dim] : 3] = dim
+  return axis
+
+
+def compute_rope(
+  config: DecoderConfig, positions: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+  """Computes the rotary cosines and sines in float32.
+
+  Args:
+    config: gives theta, the head width and the M-RoPE section.
+    positions: int [3, B, S], time, height and width of each slot.
+
+  Returns:
+    cos and sin, each float32 [B, S, H // 2].
+  """
+  half = config.head_dim // 2
+  # NumPy float32, as the reference computes it.
+  exponent = np.arange(half, dtype=np.float32) * 2 / config.head_dim
+  frequency = (1.0 / config.rope_theta**exponent).astype(np.float32)
+  axis = compute_mrope_axis(config.mrope_section)
+  angle = jnp.moveaxis(positions[axis], 0, -1).astype(jnp.float32) * frequency
+  return jnp.cos(angle), jnp.sin(angle)
+
+
+def apply_rope(x: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
+  """Rotates the pairs (i, i + H/2) of x [B, S, heads, H] in float32."""
+  first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
+  cos, sin = cos[:, :, None, :], sin[:, :, None, :]
+  rotated = jnp.concatenate(
+    [first * cos - second * sin, second * cos + first * sin], axis=-1
+  )
+  return rotated.astype(x.dtype)
+
+
+class RMSNorm(nn.Module):
+  """Root-mean-square normalisation of the last axis, in float32."""
+
+  epsilon: float
+  axis_name: str
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """Normalises x, [..., D]."""
+    scale = self.param(
+      'scale',
+      nn.with_logical_partitioning(nn.initializers.ones, (self.axis_name,)),
+      (x.shape[-1],),
+      jnp.float32,
+    )
+    y = x.astype(jnp.float32)
+    y *= jax.lax.rsqrt(jnp.mean(y * y, axis=-1, keepdims=True) + self.epsilon)
+    return (y * scale.reshape((1,) * (x.ndim - 1) + (-1,))).astype(x.dtype)
+
+
+class Linear(nn.Module):
+  """Contracts the last `len(inputs)` axes of x with a kernel, no bias.
+
+  Attributes:
+    inputs: (size, logical axis) of each contracted axis.
+    outputs: (size, logical axis) of each axis that replaces them.
+    dtype: of the computation.
+  """
+
+  inputs: tuple[tuple[int, str], ...]
+  outputs: tuple[tuple[int, str], ...]
+  dtype: jnp.dtype = jnp.float32
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """Maps x [..., *inputs] to [..., *outputs]."""
+    shape = tuple(size for size, _ in self.inputs + self.outputs)
+    names = tuple(name for _, name in self.inputs + self.outputs)
+    fan_in = math.prod(size for size, _ in self.inputs)
+    kernel = self.param(
+      'kernel',
+      nn.with_logical_partitioning(nn.initializers.normal(fan_in**-0.5), names),
+      shape,
+      jnp.float32,
+    )
+    n = len(self.inputs)
+    # One plain matrix product: on a CPU quicker than a general contraction.
+    y = x.reshape(*x.shape[: x.ndim - n], fan_in).astype(self.dtype)
+    y = y @ kernel.reshape(fan_in, -1).astype(self.dtype)
+    return y.reshape(*y.shape[:-1], *(size for size, _ in self.outputs))
+
+
+def attend(
+  q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array
+) -> jax.Array:
+  """Computes grouped-query attention; softmax in float32.
+
+  Args:
+    q: [B, S, N, H].
+    k: [B, T, K, H].
+    v: [B, T, K, H].
+    allowed: bool [B, S, T], True where slot s may read slot t.
+
+  Returns:
+    [B, S, N, H].
+  """
+  b, s, n, h = q.shape
+  kv = k.shape[2]
+  q = q.reshape(b, s, kv, n // kv, h) * h**-0.5
+  logits = jnp.einsum(
+    'bskgh,btkh->bkgst', q, k, preferred_element_type=jnp.float32
+  )
+  logits = jnp.where(allowed[:, None, None], logits, MASKED_LOGIT)
+  weights = jax.nn.softmax(logits, axis=-1).astype(v.dtype)
+  return jnp.einsum('bkgst,btkh->bskgh', weights, v).reshape(b, s, n, h)
+
+
+class DecoderLayer(nn.Module):
+  """One decoder layer, in the form that `nn.scan` wants."""
+
+  config: DecoderConfig
+  dtype: jnp.dtype = jnp.float32
+
+  @nn.compact
+  def __call__(self, carry, cached, rope, allowed, slot, deepstack):
+    """Runs the layer.
+
+    Args:
+      carry: (hidden [B, S, D], int32 index of this layer).
+      cached: None, or this layer's (k, v), each [B, T, K, H].
+      rope: cos and sin, each [B, S, H // 2].
+      allowed: bool [B, S, T] (T = S without a cache).
+      slot: first slot of the segment in the cache; unused without one.
+      deepstack: None or [K, B, S, D].
+
+    Returns:
+      The new carry and the layer's updated (k, v), or None without a cache.
+    """
+    config = self.config
+    x, index = carry
+    embed = ((config.hidden_size, 'embed'),)
+    heads = ((config.num_heads, 'heads'), (config.head_dim, 'head_dim'))
+    kv_heads = (
+      (config.num_kv_heads, 'kv_heads'),
+      (config.head_dim, 'head_dim'),
+    )
+    mlp = ((config.mlp_size, 'mlp'),)
+
+    def norm(name, axis_name):
+      return RMSNorm(config.rms_norm_eps, axis_name, name=name)
+
+    def linear(name, inputs, outputs):
+      return Linear(inputs, outputs, self.dtype, name=name)
+
+    y = norm('attention_norm', 'embed')(x)
+    q = norm('query_norm', 'head_dim')(linear('query', embed, heads)(y))
+    k = norm('key_norm', 'head_dim')(linear('key', embed, kv_heads)(y))
+    v = linear('value', embed, kv_heads)(y)
+    q, k = apply_rope(q, *rope), apply_rope(k, *rope)
+    if cached is not None:
+      start = (0, slot, 0, 0)
+      k = jax.lax.dynamic_update_slice(
+        cached[0], k.astype(cached[0].dtype), start
+      )
+      v = jax.lax.dynamic_update_slice(
+        cached[1], v.astype(cached[1].dtype), start
+      )
+      cached = (k, v)
+      k, v = k.astype(self.dtype), v.astype(self.dtype)
+    x += linear('out', heads, embed)(attend(q, k, v, allowed))
+
+    y = norm('mlp_norm', 'embed')(x)
+    gate = linear('gate', embed, mlp)(y)
+    up = linear('up', embed, mlp)(y)
+    x += linear('down', mlp, embed)(nn.silu(gate) * up)
+
+    if deepstack is not None:
+      # Dynamic indexing, so that no [L, B, S, D] array is made.
+      taps = deepstack.shape[0]
+      tap = jax.lax.dynamic_index_in_dim(
+        deepstack, jnp.minimum(index, taps - 1), keepdims=False
+      )
+      x += jnp.where(index < taps, tap, 0).astype(x.dtype)
+    return (x, index + 1), cached
+
+
+class Decoder(nn.Module):
+  """The decoder: embeddings in, hidden states after the final norm out.
+
+  Slot j attends to slot i iff i <= j and mask[i]; padding may stand anywhere,
+  also between tokens. The hidden states at padding slots mean nothing.
+
+  Attributes:
+    config: sizes.
+    dtype: of the computation; parameters stay float32.
+  """
+
+  config: DecoderConfig
+  dtype: jnp.dtype = jnp.float32
+
+  def setup(self):
+    """Declares the table, the stacked layers and the final norm."""
+    config = self.config
+    self.embedding = self.param(
+      'embedding',
+      nn.with_logical_partitioning(
+        nn.initializers.normal(0.02), ('vocab', 'embed')
+      ),
+      (config.vocab_size, config.hidden_size),
+      jnp.float32,
+    )
+    layer = DecoderLayer
+    if config.remat == 'full':
+      layer = nn.remat(layer, prevent_cse=False)
+    self.layers = nn.scan(
+      layer,
+      variable_axes={'params': 0},
+      split_rngs={'params': True},
+      in_axes=(0, nn.broadcast, nn.broadcast, nn.broadcast, nn.broadcast),
+      length=config.num_layers,
+      unroll=config.scan_unroll,
+      metadata_params={nn.PARTITION_NAME: 'layers'},
+    )(config, self.dtype)
+    self.final_norm = RMSNorm(config.rms_norm_eps, 'embed')
+
+  def embed(self, tokens: jax.Array) -> jax.Array:
+    """Looks up the embeddings [B, S, D] of tokens, int [B, S]."""
+    return jnp.take(self.embedding, tokens, axis=0).astype(self.dtype)
+
+  def __call__(
+    self,
+    embeddings: jax.Array,
+    positions: jax.Array,
+    mask: jax.Array,
+    *,
+    cache: Cache | None = None,
+    deepstack: jax.Array | None = None,
+  ) -> tuple[jax.Array, Cache | None]:
+    """Runs the layers over one segment.
+
+    Args:
+      embeddings: [B, S, D].
+      positions: int [3, B, S], M-RoPE positions (time, height, width).
+      mask: bool [B, S], True at tokens, False at padding.
+      cache: slots before this segment; the segment is written at slots
+        length .. length + S.
+      deepstack: [K, B, S, D], added after layers 0 .. K - 1; zeros at text.
+
+    Returns:
+      Hidden states [B, S, D] and the new cache (None without a cache).
+    """
+    size = embeddings.shape[1]
+    slots = jnp.arange(size)
+    cached, start = None, 0
+    if cache is not None:
+      start = cache.length
+      slots = start + slots
+      cached = (cache.k, cache.v)
+      keep = jax.lax.dynamic_update_slice(cache.mask, mask, (0, start))
+    else:
+      keep = mask
+    causal = jnp.arange(keep.shape[1])[None, :] <= slots[:, None]
+    allowed = causal[None] & keep[:, None, :]
+    rope = compute_rope(self.config, positions)
+    carry = (embeddings.astype(self.dtype), jnp.zeros((), jnp.int32))
+    (x, _), cached = self.layers(carry, cached, rope, allowed, start, deepstack)
+    if cache is not None:
+      cache = Cache(
+        k=cached[0], v=cached[1], mask=keep, length=cache.length + size
+      )
+    return self.final_norm(x), cache
