@@ -22,7 +22,7 @@ A name's suffix `_mask` means True for *keep*.
 
 from collections.abc import Callable
 import importlib
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import beartype
 import jaxtyping
@@ -88,5 +88,5 @@ def typed(function: _F) -> _F:
   Returns:
     The same function with its arguments and result checked.
   """
-  checked: _F = jaxtyping.jaxtyped(function, typechecker=beartype.beartype)
-  return checked
+  checked = jaxtyping.jaxtyped(function, typechecker=beartype.beartype)
+  return cast(_F, checked)
