@@ -1,0 +1,24 @@
+layout(std140) uniform Thing {
+  mat4 model;
+  vec4 first;      // named colour, w: pattern
+  vec4 second;     // second colour, w: height from which a two-tone has it
+  vec4 body_low;   // w: frequency of the pattern
+  vec4 body_size;  // w: phase of the pattern
+};
+in vec3 in_position;
+in vec3 in_normal;
+in float in_part;
+out vec3 world;
+out vec3 normal;
+out vec3 local;
+out vec3 local_normal;
+flat out float part;
+
+void main() {
+  local = in_position;
+  local_normal = in_normal;
+  part = in_part;
+  normal = mat3(model) * in_normal;
+  world = (model * vec4(in_position, 1.0)).xyz;
+  gl_Position = view_projection * vec4(world, 1.0);
+}

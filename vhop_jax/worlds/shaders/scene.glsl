@@ -1,0 +1,37 @@
+// What every shader knows of the picture. Colours are linear RGB.
+layout(std140) uniform Scene {
+  mat4 view_projection;
+  mat4 light_projection;
+  vec4 eye;              // w: share of ambient light
+  vec4 light_direction;  // towards the light; w: softness in shadow texels
+  vec4 light_colour;
+  vec4 ray[3];           // right, up (both reach the frame's edge), forward
+  vec4 contacts[2];      // x, z, radius, darkness of where an object stands
+  vec4 ground_colours[2];  // w: layer of the texture / -
+  vec4 ground_frame;     // cos and sin of the angle over the period, offset
+  vec4 wall_colours[2];  // w: layer of the texture / distance, 0: open sky
+  vec4 wall_frame;
+};
+uniform sampler2DShadow shadow_map;
+
+vec3 encode(vec3 linear) {
+  linear = clamp(linear, 0.0, 1.0);
+  return mix(12.92 * linear, 1.055 * pow(linear, vec3(1.0 / 2.4)) - 0.055,
+             step(0.0031308, linear));
+}
+
+// Share of the key light that reaches a point, 0 in the shadow.
+float compute_lit(vec3 world) {
+  const vec2 taps[8] = vec2[8](
+      vec2(-0.33, -0.80), vec2(0.46, -0.55), vec2(-0.83, -0.18),
+      vec2(-0.06, -0.14), vec2(0.86, 0.08), vec2(-0.55, 0.52),
+      vec2(0.25, 0.42), vec2(0.15, 0.95));
+  vec4 position = light_projection * vec4(world, 1.0);
+  vec3 coordinates = 0.5 + 0.5 * position.xyz;
+  vec2 radius = light_direction.w / vec2(textureSize(shadow_map, 0));
+  float lit = 0.0;
+  for (int i = 0; i < 8; ++i)
+    lit += texture(shadow_map, vec3(coordinates.xy + radius * taps[i],
+                                    coordinates.z));
+  return lit / 8.0;
+}
