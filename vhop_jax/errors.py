@@ -28,6 +28,12 @@ class DataError(VhopError):
   exit_code: ClassVar[int] = 1
 
 
+class Interrupted(VhopError):
+  """Says that a signal stopped the program and how to go on."""
+
+  exit_code: ClassVar[int] = INTERRUPTED_EXIT_CODE
+
+
 def print_error(message: str) -> None:
   """Prints one line `error: ...` on stderr.
 

@@ -1,0 +1,1 @@
+"""Trains models: one loop, and one module for each stage."""
