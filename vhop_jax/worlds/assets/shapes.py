@@ -1,0 +1,456 @@
+"""Makes the primitive pieces that procedural meshes are composed of.
+
+A piece carries positions, normals and faces; `assemble` joins pieces into one
+normalised `Mesh`. Normals may have any length until then. All faces are
+counter-clockwise seen from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+import functools
+from typing import NamedTuple
+
+import numpy as np
+
+from vhop_jax.worlds.assets import Mesh, Part
+
+_TINY = 1e-9
+
+
+class Piece(NamedTuple):
+  """Holds one primitive: positions [V, 3], normals [V, 3], faces [F, 3]."""
+
+  positions: np.ndarray
+  normals: np.ndarray
+  faces: np.ndarray
+
+  def move(self, x: float = 0.0, y: float = 0.0, z: float = 0.0) -> Piece:
+    """Returns the piece shifted."""
+    return self._replace(positions=self.positions + (x, y, z))
+
+  def scale(self, x: float, y: float, z: float) -> Piece:
+    """Returns the piece stretched about the origin; negative mirrors it."""
+    factors = np.array([x, y, z])
+    faces = self.faces if x * y * z > 0 else self.faces[:, ::-1]
+    return Piece(self.positions * factors, self.normals / factors, faces)
+
+  def turn(self, axis: str, degrees: float) -> Piece:
+    """Returns the piece turned about an axis by the right-hand rule."""
+    angle = np.radians(degrees)
+    first, second = {'x': (1, 2), 'y': (2, 0), 'z': (0, 1)}[axis]
+    turned = np.eye(3)
+    turned[first, first] = turned[second, second] = np.cos(angle)
+    turned[second, first] = np.sin(angle)
+    turned[first, second] = -np.sin(angle)
+    return Piece(self.positions @ turned.T, self.normals @ turned.T, self.faces)
+
+
+Pieces = list[tuple[Part, Piece]]
+
+
+def mix(low: float, high: float, t: float) -> float:
+  """Interpolates from low (t = 0) to high (t = 1)."""
+  return low + (high - low) * t
+
+
+@functools.lru_cache(maxsize=256)
+def _grid_faces(rows: int, columns: int, every: int = 1) -> np.ndarray:
+  """Makes faces between rows of a grid that wraps around in its columns.
+
+  Args:
+    rows: Number of vertex rows.
+    columns: Number of vertices in a row.
+    every: Step from one row to be joined with its successor to the next one.
+  """
+  low = np.arange(0, rows - 1, every)[:, None] * columns
+  here = np.arange(columns)
+  there = np.roll(here, -1)
+  a, b = low + here, low + there
+  c, d = a + columns, b + columns
+  lower, upper = np.stack([a, c, b], -1), np.stack([c, d, b], -1)
+  return np.concatenate([lower, upper]).reshape(-1, 3).astype(np.uint32)
+
+
+@functools.lru_cache(maxsize=32)
+def _circle(segments: int) -> tuple[np.ndarray, np.ndarray]:
+  """Returns cosines and sines of evenly spaced angles."""
+  angles = np.arange(segments) * (2 * np.pi / segments)
+  return np.cos(angles), np.sin(angles)
+
+
+def curve(points: Sequence[Sequence[float]], steps: int = 4) -> np.ndarray:
+  """Returns a smooth curve through points (Catmull-Rom).
+
+  Args:
+    points: At least two points, of any dimension.
+    steps: Pieces each stretch between two points is cut into.
+  """
+  p = np.asarray(points, float)
+  p = np.concatenate([2 * p[:1] - p[1:2], p, 2 * p[-1:] - p[-2:-1]])
+  t = (np.arange(steps) / steps)[:, None]
+  a, b, c, d = (p[i : len(p) - 3 + i, None] for i in range(4))
+  stretches = b + 0.5 * t * (
+    c - a + t * (2 * a - 5 * b + 4 * c - d + t * (3 * (b - c) + d - a))
+  )
+  return np.concatenate([stretches.reshape(-1, p.shape[1]), p[-2:-1]])
+
+
+def arc(
+  radius: float, start_deg: float, end_deg: float, steps: int = 12
+) -> np.ndarray:
+  """Returns points [steps + 1, 3] of an arc in the plane z = 0."""
+  angles = np.radians(np.linspace(start_deg, end_deg, steps + 1))
+  return np.stack(
+    [radius * np.cos(angles), radius * np.sin(angles), 0 * angles], -1
+  )
+
+
+def lathe(
+  profile: Sequence[Sequence[float]],
+  segments: int = 20,
+  crease_deg: float = 40.0,
+) -> Piece:
+  """Turns a profile around the y axis.
+
+  Args:
+    profile: (radius, height) points; going up, the outside is to the right.
+    segments: Number of sides.
+    crease_deg: Bends sharper than this stay edges.
+  """
+  p = np.asarray(profile, float)
+  along = p[1:] - p[:-1]
+  along /= np.maximum(np.hypot(along[:, 0], along[:, 1]), _TINY)[:, None]
+  out = np.stack([along[:, 1], -along[:, 0]], -1)
+  ends = np.repeat(out, 2, axis=0)
+  bend = (out[1:] * out[:-1]).sum(-1)
+  smooth = np.where(bend[:, None] > np.cos(np.radians(crease_deg)), 1.0, 0.0)
+  ends[1:-1:2] += smooth * out[1:]
+  ends[2::2] += smooth * out[:-1]
+  points = np.repeat(p, 2, axis=0)[1:-1]
+  cosines, sines = _circle(segments)
+
+  def turn(radii: np.ndarray, heights: np.ndarray) -> np.ndarray:
+    turned = np.empty((len(radii), segments, 3))
+    turned[..., 0] = radii[:, None] * cosines
+    turned[..., 1] = heights[:, None]
+    turned[..., 2] = radii[:, None] * sines
+    return turned.reshape(-1, 3)
+
+  return Piece(
+    turn(points[:, 0], points[:, 1]),
+    turn(ends[:, 0], ends[:, 1]),
+    _grid_faces(len(points), segments, every=2),
+  )
+
+
+def cylinder(
+  radius: float,
+  height: float,
+  top_radius: float | None = None,
+  segments: int = 20,
+) -> Piece:
+  """Makes a closed cylinder or a truncated cone, standing on y = 0."""
+  top = radius if top_radius is None else top_radius
+  profile = [(0, 0), (radius, 0), (top, height), (0, height)]
+  return lathe(profile if top else profile[:3], segments)
+
+
+@functools.lru_cache(maxsize=8)
+def _sphere(segments: int, rows: int) -> Piece:
+  """Makes a unit sphere around the origin."""
+  angles = np.linspace(-np.pi / 2, np.pi / 2, rows + 1)
+  rings, sines = np.cos(angles), np.sin(angles)
+  rings[[0, -1]] = 0.0
+  x, z = _circle(segments)
+  heights = np.repeat(sines[:, None], segments, 1)
+  positions = np.stack([rings[:, None] * x, heights, rings[:, None] * z], -1)
+  positions = positions.reshape(-1, 3)
+  return Piece(positions, positions, _grid_faces(rows + 1, segments))
+
+
+def ellipsoid(
+  x: float,
+  y: float | None = None,
+  z: float | None = None,
+  segments: int = 16,
+  rows: int = 10,
+) -> Piece:
+  """Makes an ellipsoid around the origin, a ball of radius x by default."""
+  y = x if y is None else y
+  return _sphere(segments, rows).scale(x, y, x if z is None else z)
+
+
+_CORNERS = np.array(
+  [[x, y, z] for x in (-0.5, 0.5) for y in (0.0, 1.0) for z in (-0.5, 0.5)]
+)
+_SIDES = np.array(
+  [
+    [0, 1, 3, 2],
+    [4, 6, 7, 5],
+    [0, 4, 5, 1],
+    [2, 3, 7, 6],
+    [0, 2, 6, 4],
+    [1, 5, 7, 3],
+  ]
+)
+_BOX_FACES = (
+  (np.arange(6)[:, None, None] * 4 + np.array([[0, 1, 2], [0, 2, 3]]))
+  .reshape(-1, 3)
+  .astype(np.uint32)
+)
+
+
+def box(
+  width: float,
+  height: float,
+  depth: float,
+  taper: float | tuple[float, float] = 1.0,
+) -> Piece:
+  """Makes a box standing on y = 0.
+
+  Args:
+    width: Extent along x.
+    height: Extent along y.
+    depth: Extent along z.
+    taper: Size of the top relative to the bottom; or the two of x and z.
+  """
+  corners = _CORNERS * (width, height, depth)
+  corners[[2, 3, 6, 7]] *= (
+    (taper[0], 1, taper[1]) if isinstance(taper, tuple) else (taper, 1, taper)
+  )
+  quads = corners[_SIDES]
+  # Diagonals, since an edge may have shrunk to nothing.
+  normals = np.cross(quads[:, 2] - quads[:, 0], quads[:, 3] - quads[:, 1])
+  return Piece(quads.reshape(-1, 3), np.repeat(normals, 4, axis=0), _BOX_FACES)
+
+
+@functools.lru_cache(maxsize=8)
+def _rounded_cube(steps: int) -> Piece:
+  """Makes a sphere cut into octants; positions hold the octants' signs."""
+  quarter = np.linspace(0, np.pi / 2, steps + 1)
+  angles = np.concatenate([quarter + k * np.pi / 2 for k in range(4)])
+  sign_x = np.repeat([1, -1, -1, 1], steps + 1)
+  sign_z = np.repeat([1, 1, -1, -1], steps + 1)
+  heights = np.concatenate([quarter - np.pi / 2, quarter])
+  sign_y = np.repeat([-1, 1], steps + 1)
+  shape = (len(heights), len(angles))
+  normals = np.stack(
+    [
+      np.cos(heights)[:, None] * np.cos(angles),
+      np.broadcast_to(np.sin(heights)[:, None], shape),
+      np.cos(heights)[:, None] * np.sin(angles),
+    ],
+    -1,
+  )
+  signs = np.stack(
+    [
+      np.broadcast_to(sign_x, shape),
+      np.broadcast_to(sign_y[:, None], shape),
+      np.broadcast_to(sign_z, shape),
+    ],
+    -1,
+  )
+  columns = len(angles)
+  a, b, c, d = np.arange(4) * (steps + 1)
+  bottom = np.array([[a, b, c], [a, c, d]])
+  top = np.array([[a, c, b], [a, d, c]]) + (len(heights) - 1) * columns
+  faces = np.concatenate([_grid_faces(len(heights), columns), bottom, top])
+  return Piece(
+    signs.reshape(-1, 3).astype(float),
+    normals.reshape(-1, 3),
+    faces.astype(np.uint32),
+  )
+
+
+def rounded_box(
+  width: float, height: float, depth: float, radius: float, steps: int = 3
+) -> Piece:
+  """Makes a box with rounded edges, standing on y = 0."""
+  radius = min(radius, width / 2, height / 2, depth / 2)
+  unit = _rounded_cube(steps)
+  core = np.array([width, height, depth]) / 2 - radius
+  positions = unit.normals * radius + unit.positions * core
+  return unit._replace(positions=positions + (0, height / 2, 0))
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+  """Scales vectors to unit length."""
+  lengths = np.sqrt((vectors * vectors).sum(-1, keepdims=True))
+  return vectors / np.maximum(lengths, _TINY)
+
+
+def tube(
+  path: np.ndarray | Sequence[Sequence[float]],
+  radius: float | Sequence[float] | np.ndarray,
+  segments: int = 8,
+  closed: bool = False,
+) -> Piece:
+  """Sweeps a circle along a path that lies in a plane.
+
+  Args:
+    path: Points [n, 3].
+    radius: One radius, or one for each point.
+    segments: Number of sides.
+    closed: Joins the end to the start; else both ends are capped.
+  """
+  p = np.asarray(path, float)
+  if closed:
+    along = np.roll(p, -1, 0) - np.roll(p, 1, 0)
+  else:
+    along = np.concatenate([p[1:2] - p[:1], p[2:] - p[:-2], p[-1:] - p[-2:-1]])
+  along = _unit(along)
+  across = np.cross(along[:-1], along[1:]).sum(0)
+  if across @ across < 1e-6:
+    across = np.cross(along[0], np.eye(3)[np.argmin(np.abs(along[0]))])
+  across = _unit(across)
+  side = _unit(np.cross(across, along))
+  cosines, sines = _circle(segments)
+  normals = cosines[:, None] * side[:, None] + sines[:, None] * across
+  radii = np.broadcast_to(np.asarray(radius, float), len(p))[:, None, None]
+  rings = p[:, None] + radii * normals
+  if closed:
+    rings = np.concatenate([rings, rings[:1]])
+    normals = np.concatenate([normals, normals[:1]])
+  positions = rings.reshape(-1, 3)
+  normals = normals.reshape(-1, 3)
+  faces = _grid_faces(len(rings), segments)[:, ::-1]
+  if not closed:
+    fan = np.arange(segments - 2)[:, None] + np.array([0, 1, 2])
+    fan[:, 0] = 0
+    start = len(positions)
+    positions = np.concatenate([positions, rings[0], rings[-1]])
+    caps = np.repeat(np.stack([-along[0], along[-1]]), segments, axis=0)
+    normals = np.concatenate([normals, caps])
+    faces = np.concatenate(
+      [faces, fan[:, ::-1] + start, fan + start + segments]
+    )
+  return Piece(positions, normals, faces)
+
+
+def torus(radius: float, thickness: float, segments: int = 24) -> Piece:
+  """Makes a ring around the z axis, centred at the origin."""
+  path = arc(radius, 0, 360, segments)[:-1]
+  return tube(path, thickness, segments=10, closed=True)
+
+
+def extrude(
+  outline: np.ndarray | Sequence[Sequence[float]],
+  depth: float,
+  crease_deg: float = 40.0,
+) -> Piece:
+  """Gives an outline in the xy plane a depth, centred at z = 0.
+
+  Args:
+    outline: Counter-clockwise points [n, 2], star-shaped about their mean.
+    depth: Extent along z.
+    crease_deg: Bends sharper than this stay edges.
+  """
+  p = np.asarray(outline, float)
+  n = len(p)
+  along = _unit(np.roll(p, -1, 0) - p)
+  out = np.stack([along[:, 1], -along[:, 0]], -1)
+  after = np.roll(out, -1, 0)
+  before = np.roll(out, 1, 0)
+  limit = np.cos(np.radians(crease_deg))
+  start = out + before * ((out * before).sum(-1) > limit)[:, None]
+  end = out + after * ((out * after).sum(-1) > limit)[:, None]
+  here = np.arange(n)
+  there = np.roll(here, -1)
+  flat = np.zeros((n, 1))
+  half = np.full((n, 1), depth / 2)
+  centre = np.append(p.mean(0), depth / 2)[None]
+  front = np.concatenate([np.concatenate([p, half], -1), centre])
+  positions = np.concatenate(
+    [
+      front,
+      front * (1, 1, -1),
+      np.concatenate([p, half], -1),
+      np.concatenate([p, -half], -1),
+      np.concatenate([p[there], half], -1),
+      np.concatenate([p[there], -half], -1),
+    ]
+  )
+  start3, end3 = (np.concatenate([v, flat], -1) for v in (start, end))
+  normals = np.concatenate(
+    [
+      np.tile([0.0, 0.0, 1.0], (n + 1, 1)),
+      np.tile([0.0, 0.0, -1.0], (n + 1, 1)),
+      start3,
+      start3,
+      end3,
+      end3,
+    ]
+  )
+  middle = np.full(n, n)
+  k = n + 1
+  a, b, c, d = (2 * k + i * n + here for i in range(4))
+  faces = np.concatenate(
+    [
+      np.stack([middle, here, there], -1),
+      np.stack([middle + k, there + k, here + k], -1),
+      np.stack([a, b, c], -1),
+      np.stack([b, d, c], -1),
+    ]
+  )
+  return Piece(positions, normals, faces)
+
+
+def loft(rings: np.ndarray, flat: bool = False) -> Piece:
+  """Spans a skin over closed cross-sections and caps both ends.
+
+  Args:
+    rings: Points [m, k, 3]; seen from the last ring towards the first one,
+      each runs counter-clockwise.
+    flat: Gives each side its own normal instead of smooth shading.
+  """
+  p = np.asarray(rings, float)
+  m, k, _ = p.shape
+  if flat:
+    q = np.roll(p, -1, 1)
+    quads = np.stack([p[:-1], q[:-1], q[1:], p[1:]], 2).reshape(-1, 4, 3)
+    out = np.cross(quads[:, 2] - quads[:, 0], quads[:, 3] - quads[:, 1])
+    positions = quads.reshape(-1, 3)
+    normals = np.repeat(out, 4, axis=0)
+    corner = np.arange(len(quads))[:, None, None] * 4
+    faces = corner + np.array([[0, 1, 2], [0, 2, 3]])
+    faces = faces.reshape(-1, 3)
+  else:
+    around = np.roll(p, -1, 1) - np.roll(p, 1, 1)
+    along = np.concatenate([p[1:2] - p[:1], p[2:] - p[:-2], p[-1:] - p[-2:-1]])
+    positions = p.reshape(-1, 3)
+    normals = np.cross(around, along).reshape(-1, 3)
+    faces = _grid_faces(m, k)[:, ::-1]
+  ends, outs, caps = [positions], [normals], [faces]
+  fan = np.arange(k)
+  fan = np.stack([np.full(k, k), fan, np.roll(fan, -1)], -1)
+  for i, ring in enumerate((p[0], p[-1])):
+    start = sum(map(len, ends))
+    ends.append(np.concatenate([ring, ring.mean(0)[None]]))
+    out = np.cross(ring, np.roll(ring, -1, 0)).sum(0) * (1 if i else -1)
+    outs.append(np.tile(out, (k + 1, 1)))
+    caps.append((fan if i else fan[:, ::-1]) + start)
+  return Piece(np.concatenate(ends), np.concatenate(outs), np.concatenate(caps))
+
+
+def assemble(pieces: Pieces) -> Mesh:
+  """Joins pieces into one mesh on the ground, centred, of largest extent 1."""
+  counts = [len(piece.positions) for _, piece in pieces]
+  offsets = np.concatenate([[0], np.cumsum(counts[:-1])])
+  positions = np.concatenate([piece.positions for _, piece in pieces])
+  low, high = positions.min(0), positions.max(0)
+  middle = (low + high) / 2
+  middle[1] = low[1]
+  positions = (positions - middle) / (high - low).max()
+  normals = _unit(np.concatenate([piece.normals for _, piece in pieces]))
+  faces = [
+    piece.faces + offset
+    for (_, piece), offset in zip(pieces, offsets, strict=True)
+  ]
+  part = np.repeat(np.array([part for part, _ in pieces], np.uint8), counts)
+  return Mesh(
+    positions.astype(np.float32),
+    normals.astype(np.float32),
+    part,
+    np.concatenate(faces).astype(np.uint32),
+  )
