@@ -1,0 +1,301 @@
+"""Turns queries and trajectories into labelled strips of pictures.
+
+A strip is data: which pictures stand beside each other, what is written below
+them and what kind of frame each one gets. `figures` draws strips as PNG and
+`page` as HTML.
+"""
+
+from collections.abc import Iterable, Sequence
+import dataclasses
+
+import numpy as np
+
+from vhop_jax.evaluate import failures
+from vhop_jax.evaluate.failures import Judge
+from vhop_jax.evaluate.scores import (
+  Trajectory,
+  is_answer_in_stack,
+  is_chain_exact,
+)
+from vhop_jax.worlds.world import Query
+
+# Kinds of frames.
+QUERY = 'query'
+GOLD = 'gold'
+WRONG = 'wrong'
+DEAD_END = 'dead_end'
+NEUTRAL = 'neutral'
+
+KINDS = {
+  QUERY: 'query image',
+  GOLD: 'gold image',
+  WRONG: 'wrong image',
+  DEAD_END: 'dead end',
+  NEUTRAL: 'after the answer',
+}
+
+_KIND_OF_VERDICT = {
+  failures.GOLD: GOLD,
+  failures.GOLD_LATER: GOLD,
+  failures.DEAD_END: DEAD_END,
+  failures.AFTER_ANSWER: NEUTRAL,
+}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Frame:
+  """Is one picture of a strip.
+
+  Attributes:
+    image: uint8 [H, W, C].
+    image_id: its id in its world.
+    kind: a key of `KINDS`.
+    label: short, above the picture, e.g. `1 · 0.83`.
+    caption: below the picture, a sentence or two.
+  """
+
+  image: np.ndarray
+  image_id: str
+  kind: str
+  label: str
+  caption: str = ''
+
+
+@dataclasses.dataclass(frozen=True)
+class Strip:
+  """Is a row of pictures with a heading."""
+
+  title: str
+  frames: tuple[Frame, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Panel:
+  """Is a group of strips about one query or one family.
+
+  Attributes:
+    name: unique in a report, usable as a file name.
+    title: one line.
+    text: the instruction or an explanation.
+    strips: top to bottom.
+    verdict: `right`, `wrong` or, for a family, the empty string.
+  """
+
+  name: str
+  title: str
+  text: str
+  strips: tuple[Strip, ...]
+  verdict: str = ''
+
+
+def make_family_panel(judge: Judge, pixels: np.ndarray, family: int) -> Panel:
+  """Shows a family: query image, its chains and all its distractors.
+
+  Args:
+    judge: of the world.
+    pixels: uint8 [N, H, W, C], in the order of the world's images.
+    family: its number.
+
+  Returns:
+    A strip for each valid chain of each query and one with the distractors,
+    each labelled by what is wrong with it at which hop of which query.
+  """
+  world = judge.world
+  queries = [query for query in world.queries if query.family == family]
+  if not queries:
+    raise ValueError(f'family {family} of {world.spec.name} has no query')
+  letters = dict(zip((q.id for q in queries), 'ABCDEFGH', strict=False))
+  chains = list(dict.fromkeys(c for q in queries for c in q.chains))
+  strips = []
+  for query in queries:
+    for chain in query.chains:
+      if not any(chain == done for done in chains):
+        continue
+      chains.remove(chain)
+      strips.append(
+        Strip(
+          f'Query {letters[query.id]} ({query.id}): {query.instruction}',
+          (
+            _make_query_frame(judge, pixels, query),
+            *make_chain_frames(judge, pixels, query, chain),
+          ),
+        )
+      )
+  shown = {i for q in queries for c in q.chains for i in c}
+  shown.update(query.image for query in queries)
+  distractors = tuple(
+    _make_distractor_frame(judge, pixels, queries, letters, record.id)
+    for record in world.images
+    if record.family == family and record.id not in shown
+  )
+  if distractors:
+    strips.append(Strip('Distractors of this family', distractors))
+  return Panel(
+    name=f'family_{world.spec.name}_{family}',
+    title=f'Family {family} of {world.spec.name}',
+    text='',
+    strips=tuple(strips),
+  )
+
+
+def make_chain_frames(
+  judge: Judge, pixels: np.ndarray, query: Query, chain: Sequence[str]
+) -> tuple[Frame, ...]:
+  """Makes green frames of a valid chain, captioned by what links them."""
+  frames = []
+  for hop, image in enumerate(chain):
+    step = judge.judge(query, chain[:hop], image)
+    label = f'hop {hop + 1}'
+    if hop == len(chain) - 1:
+      label += ' · answer'
+    frames.append(
+      Frame(pixels[judge.world.index(image)], image, GOLD, label, step.reason)
+    )
+  return tuple(frames)
+
+
+def make_trajectory_panel(
+  judge: Judge, pixels: np.ndarray, trajectory: Trajectory
+) -> Panel:
+  """Shows what was selected for a query and, if it failed, the gold chain.
+
+  Args:
+    judge: of the world.
+    pixels: uint8 [N, H, W, C], in the order of the world's images.
+    trajectory: to be shown.
+
+  Returns:
+    The panel; its verdict is `right` if a valid answer is in the stack.
+  """
+  query = judge.queries[trajectory.query_id]
+  frames = [_make_query_frame(judge, pixels, query)]
+  steps = judge.judge_trajectory(trajectory)
+  for t, step in enumerate(steps):
+    label = f'{t + 1}'
+    if t < len(trajectory.scores):
+      label += f' · {trajectory.scores[t]:.2f}'
+    if step.image in query.answers:
+      label += ' · answer'
+    frames.append(
+      Frame(
+        pixels[judge.world.index(step.image)],
+        step.image,
+        _KIND_OF_VERDICT.get(step.verdict, WRONG),
+        label,
+        _caption(step),
+      )
+    )
+  is_right = is_answer_in_stack(query, trajectory)
+  title = f'{judge.world.spec.name} · {query.id} · '
+  failure = judge.find_failure(trajectory)
+  if failure is None:
+    title += 'right'
+  elif is_right:
+    title += f'answer found after a mistake at hop {failure[1]}'
+  else:
+    title += f'{failures.FAILURES[failure[0]]} at hop {failure[1]}'
+  strips = [Strip('Selected', tuple(frames))]
+  if failure is not None:
+    strips.extend(
+      Strip('Gold chain', make_chain_frames(judge, pixels, query, chain))
+      for chain in query.chains
+    )
+  return Panel(
+    name=f'trajectory_{judge.world.spec.name}_{query.id}',
+    title=title,
+    text=query.instruction,
+    strips=tuple(strips),
+    verdict='right' if is_right else 'wrong',
+  )
+
+
+def choose_trajectories(
+  pairs: Iterable[tuple[Judge, Sequence[Trajectory]]],
+  *,
+  right: int,
+  wrong: int,
+) -> list[tuple[Judge, Trajectory]]:
+  """Chooses trajectories to draw, by rule and not by looks.
+
+  The right ones (whole chain in order) are spread evenly over all of them.
+  The wrong ones take turns over the kinds of failure and hops, the most
+  frequent kind first, each time the next in the order of the queries.
+
+  Args:
+    pairs: the judge of each world with the trajectories on it.
+    right: how many right ones, or as many as there are.
+    wrong: how many failed ones, or as many as there are.
+
+  Returns:
+    Right ones first.
+  """
+  rights = []
+  groups: dict[tuple[str, int], list[tuple[Judge, Trajectory]]] = {}
+  for judge, trajectories in pairs:
+    for trajectory in trajectories:
+      query = judge.queries[trajectory.query_id]
+      if is_chain_exact(query, trajectory):
+        rights.append((judge, trajectory))
+      elif not is_answer_in_stack(query, trajectory):
+        failure = judge.find_failure(trajectory)
+        if failure is not None:
+          groups.setdefault(failure, []).append((judge, trajectory))
+  count = min(right, len(rights))
+  chosen = [rights[i * len(rights) // count] for i in range(count)]
+  turns = sorted(groups.values(), key=len, reverse=True)
+  longest = max(map(len, turns), default=0)
+  in_turn = [g[i] for i in range(longest) for g in turns if i < len(g)]
+  return chosen + in_turn[:wrong]
+
+
+def _make_query_frame(judge: Judge, pixels: np.ndarray, query: Query) -> Frame:
+  (start,) = judge.get_record(query.image).objects
+  return Frame(
+    pixels[judge.world.index(query.image)],
+    query.image,
+    QUERY,
+    'query',
+    f'Start: the {failures.describe_object(start)}.',
+  )
+
+
+def _make_distractor_frame(
+  judge: Judge,
+  pixels: np.ndarray,
+  queries: Sequence[Query],
+  letters: dict[str, str],
+  image: str,
+) -> Frame:
+  """Labels a distractor by its faults at each hop where it shows the object.
+
+  Where it shows no carried object at all it is only an image of other things.
+  """
+  notes = []
+  verdicts = set()
+  for query in queries:
+    for hop in range(len(query.chains[0])):
+      for prefix in dict.fromkeys(chain[:hop] for chain in query.chains):
+        step = judge.judge(query, prefix, image)
+        if step.verdict != failures.WRONG_OBJECT:
+          verdicts.add(step.verdict)
+          notes.append(f'{letters[query.id]} hop {hop + 1}: {step.verdict}')
+  record = judge.get_record(image)
+  names = ' and '.join(failures.describe_object(o) for o in record.objects)
+  caption = f'{names[0].upper()}{names[1:]}.'
+  label = 'other objects'
+  kind = NEUTRAL
+  if notes:
+    caption += ' ' + '; '.join(dict.fromkeys(notes)) + '.'
+    label = 'dead end' if failures.DEAD_END in verdicts else 'distractor'
+    kind = DEAD_END if failures.DEAD_END in verdicts else WRONG
+  return Frame(pixels[judge.world.index(image)], image, kind, label, caption)
+
+
+def _caption(step: failures.Step) -> str:
+  """Puts the verdict before the reason, where it adds something."""
+  if step.verdict in (failures.GOLD, failures.AFTER_ANSWER):
+    return step.reason
+  verdict = step.verdict
+  if verdict == failures.GOLD_LATER:
+    verdict = 'gold image'
+  return f'{verdict[0].upper()}{verdict[1:]}. {step.reason}'
