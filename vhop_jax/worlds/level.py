@@ -1,0 +1,58 @@
+"""Says what each level of difficulty asks of a hop, and which scenes it adds.
+
+Levels are cumulative: a level asks for all that the levels below it ask for.
+This is the one place that knows which constraint starts at which level.
+"""
+
+from vhop_jax import errors
+
+LEVELS = (1, 2, 3, 4)
+PROMPTS = ('precise', 'vague')
+
+# A dead end needs a hop after it, and no wording counts beyond five.
+MIN_HOPS = 2
+MAX_HOPS = 5
+
+RELATION_LEVEL = 2  # From here on a hop asks for the spatial relation.
+COLOUR_LEVEL = 3  # From here on a hop asks for the other object's colour.
+DEAD_END_LEVEL = 4  # From here on a family has scenes that lead nowhere.
+
+MIRROR = {'leftof': 'rightof', 'rightof': 'leftof'}
+RELATIONS = tuple(MIRROR)
+
+
+def parse_level(text: str | int) -> int:
+  """Reads a level written as `L4`, `l4` or `4`.
+
+  Raises:
+    UsageError: there is no such level.
+  """
+  digits = str(text).strip().upper().removeprefix('L')
+  if digits.isdecimal() and int(digits) in LEVELS:
+    return int(digits)
+  known = ', '.join(f'L{level}' for level in LEVELS)
+  raise errors.UsageError(f'no level {str(text)!r}: choose one of {known}')
+
+
+def asks_relation(level: int, prompt: str) -> bool:
+  """Returns whether a hop is valid only in the asked relation."""
+  return prompt == 'precise' and level >= RELATION_LEVEL
+
+
+def asks_colour(level: int, prompt: str) -> bool:
+  """Returns whether a hop is valid only with the asked colour."""
+  return prompt == 'precise' and level >= COLOUR_LEVEL
+
+
+def has_dead_ends(level: int) -> bool:
+  """Returns whether a family has scenes without any continuation."""
+  return level >= DEAD_END_LEVEL
+
+
+def shares_start(level: int, prompt: str) -> bool:
+  """Returns whether both chains of a family begin at one start object.
+
+  Where a precise prompt's relation is not checked yet (L1), a shared start
+  would make both chains valid, so each chain has a start of its own.
+  """
+  return prompt == 'vague' or asks_relation(level, prompt)

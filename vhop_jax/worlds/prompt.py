@@ -1,0 +1,262 @@
+"""Words the instructions of queries, of single hops, and captions.
+
+The vocabulary is small on purpose: the tiny model learns every word from
+scratch. All wordings stand in the tables below, so that `all_words` can list
+what may ever be said.
+"""
+
+from collections.abc import Iterable, Sequence
+import dataclasses
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vhop_jax.worlds import objects as objects_lib
+
+if TYPE_CHECKING:
+  from vhop_jax.worlds import world as world_lib
+
+# A relation's words; the verifier reads `left of` and `right of` back.
+RELATION_WORDS = {'leftof': 'left of', 'rightof': 'right of'}
+PATTERN_WORDS = {
+  pattern: '' if pattern == 'plain' else pattern.replace('_', '-')
+  for pattern in objects_lib.PATTERNS
+}
+NUMBERS = ('one', 'two', 'three', 'four', 'five')
+ORDINALS = ('second', 'third', 'fourth', 'fifth', 'sixth')
+
+
+@dataclasses.dataclass(frozen=True)
+class Wording:
+  """Holds one way to word a route.
+
+  Attributes:
+    first: The first hop, about `{subject}`.
+    more: A later hop; `{before}` is the colour it comes from.
+    end: What follows the last hop.
+    single: The whole instruction when there is one hop only.
+    last: The last of several hops, if worded otherwise than `more`.
+  """
+
+  first: str
+  more: str
+  end: str
+  single: str
+  last: str = ''
+
+
+_THIS = 'this object'
+_SIDES = {
+  None: _THIS,
+  'left': 'the object on the left',
+  'right': 'the object on the right',
+}
+
+PRECISE = (
+  Wording(
+    first='Find the photo where {subject} stands {relation} {other}.',
+    more=' From there, find the photo where the {before} object stands'
+    ' {relation} {other}.',
+    last=' Then find the photo where the {before} object stands {relation}'
+    ' {other}.',
+    end='',
+    single='Find the photo where {subject} stands {relation} {other}.',
+  ),
+  Wording(
+    first='Start from {subject}. Go to the photo where it is {relation}'
+    ' {other}',
+    more=', then to the one where that object is {relation} {other}',
+    end='.',
+    single='Start from {subject}. Go to the photo where it is {relation}'
+    ' {other}.',
+  ),
+  Wording(
+    first='Follow the links: {subject} {relation} {other}',
+    more=', that object {relation} {other}',
+    end='. Return the last photo.',
+    single='Follow the link: {subject} {relation} {other}. Return the photo.',
+  ),
+  Wording(
+    first='Which photo ends this route: {subject} is {relation} {other}',
+    more=', the {before} object is {relation} {other} in another photo',
+    end='?',
+    single='Which photo shows {subject} {relation} {other}?',
+  ),
+  Wording(
+    first='In one photo {subject} is to the {relation} {other}.',
+    more=' In another, the {before} object is to the {relation} {other}.',
+    end=' Find the last photo.',
+    single='In one photo {subject} is to the {relation} {other}. Find that'
+    ' photo.',
+  ),
+)
+
+VAGUE = (
+  Wording(
+    first='Find another photo of {subject}.',
+    more=' Then find another photo of the new object beside it.',
+    end='',
+    single='Find another photo of {subject}.',
+  ),
+  Wording(
+    first='Start from {subject} and go on for {number} links: in each photo'
+    ' found, the new object leads to the next photo',
+    more='',
+    end='.',
+    single='Start from {subject} and go on for one link.',
+  ),
+  Wording(
+    first='Follow the links: another photo of {subject}',
+    more=', another photo of the object beside that one',
+    end='. Return the last photo.',
+    single='Follow the link: another photo of {subject}. Return the photo.',
+  ),
+  Wording(
+    first='In another photo {subject} is beside a {ordinal} one',
+    more=', which in another photo is beside a {ordinal} one',
+    end='. Find the last photo.',
+    single='In another photo {subject} is beside a second one. Find that'
+    ' photo.',
+  ),
+)
+
+CAPTIONS = (
+  '{left} left of {right}',
+  '{right} right of {left}',
+  'a photo of {left} left of {right}',
+  'a photo of {right} to the right of {left}',
+)
+CAPTIONS_ALONE = ('{left}', 'a photo of {left}')
+_UNSPECIFIC = ('beside', 'another object')
+
+
+def precise(rng: np.random.Generator, hops: 'Sequence[world_lib.Hop]') -> str:
+  """Words a route with the relation and the colour of each hop.
+
+  Args:
+    rng: chooses the wording.
+    hops: one to five hops.
+  """
+  wording = PRECISE[rng.integers(len(PRECISE))]
+  clauses = []
+  for i, hop in enumerate(hops):
+    clauses.append(
+      _choose_clause(wording, i, len(hops)).format(
+        subject=_THIS,
+        relation=RELATION_WORDS[hop.relation],
+        other=with_article(f'{hop.colour} object'),
+        before=hops[i - 1].colour,
+      )
+    )
+  return ''.join(clauses) + (wording.end if len(hops) > 1 else '')
+
+
+def vague(rng: np.random.Generator, hop_count: int) -> str:
+  """Words a route without saying any relation or colour.
+
+  Args:
+    rng: chooses the wording.
+    hop_count: one to five.
+  """
+  wording = VAGUE[rng.integers(len(VAGUE))]
+  clauses = [
+    _choose_clause(wording, i, hop_count).format(
+      subject=_THIS, number=NUMBERS[hop_count - 1], ordinal=ORDINALS[i]
+    )
+    for i in range(hop_count)
+  ]
+  return ''.join(clauses) + (wording.end if hop_count > 1 else '')
+
+
+def single_hop(
+  rng: np.random.Generator,
+  *,
+  side: str | None = None,
+  relation: str | None = None,
+  colour: str | None = None,
+) -> str:
+  """Words one hop in the constructions that whole routes use.
+
+  Args:
+    rng: chooses the wording.
+    side: which object of the picture is meant: 'left', 'right', or None where
+      it shows one object only.
+    relation: 'leftof', 'rightof', or None to leave it open.
+    colour: the other object's colour, or None to leave it open.
+  """
+  wordings = VAGUE if relation is None and colour is None else PRECISE
+  wording = wordings[rng.integers(len(wordings))]
+  beside, another = _UNSPECIFIC
+  text = wording.single.format(
+    subject=_SIDES[side],
+    relation=RELATION_WORDS[relation] if relation else beside,
+    other=with_article(f'{colour} object') if colour else another,
+  )
+  return text.replace('to the beside', 'beside')
+
+
+def caption(
+  rng: np.random.Generator, objects: Sequence[objects_lib.Object]
+) -> str:
+  """Describes a picture of one or two objects, given from left to right."""
+  templates = CAPTIONS if len(objects) == 2 else CAPTIONS_ALONE
+  names = [with_article(describe(thing)) for thing in objects]
+  template = templates[rng.integers(len(templates))]
+  return template.format(left=names[0], right=names[-1])
+
+
+def describe(thing: objects_lib.Object) -> str:
+  """Returns colour, pattern and type, for example 'red striped kettle'."""
+  words = (thing.colour, PATTERN_WORDS[thing.pattern], thing.type)
+  return ' '.join(word for word in words if word).replace('_', ' ')
+
+
+def with_article(noun: str) -> str:
+  """Puts 'a' or 'an' before a noun."""
+  return f'{"an" if noun[0] in "aeiou" else "a"} {noun}'
+
+
+def split_words(text: str) -> list[str]:
+  """Splits a text into lower-case words and punctuation marks."""
+  return re.findall(r'\w+|[^\w\s]', text.lower())
+
+
+def all_words(types: Iterable[str] | None = None) -> tuple[str, ...]:
+  """Lists every word and mark that any text of this module may contain.
+
+  Args:
+    types: names of object types; None takes those of the procedural pack.
+  """
+  if types is None:
+    from vhop_jax.worlds.assets import procedural  # Loads mesh code.
+
+    types = procedural.PROCEDURAL.types
+  templates = [
+    text
+    for wording in (*PRECISE, *VAGUE)
+    for text in dataclasses.astuple(wording)
+  ]
+  texts = [
+    *(re.sub(r'{\w+}', '', text) for text in templates),
+    *(re.sub(r'{\w+}', '', text) for text in (*CAPTIONS, *CAPTIONS_ALONE)),
+    *_SIDES.values(),
+    *_UNSPECIFIC,
+    *RELATION_WORDS.values(),
+    *PATTERN_WORDS.values(),
+    *NUMBERS,
+    *ORDINALS,
+    *objects_lib.COLOURS,
+    *(name.replace('_', ' ') for name in types),
+    'a an',
+  ]
+  return tuple(sorted({word for text in texts for word in split_words(text)}))
+
+
+def _choose_clause(wording: Wording, i: int, count: int) -> str:
+  """Returns the template of hop i of a route of `count` hops."""
+  if count == 1:
+    return wording.single
+  if i == 0:
+    return wording.first
+  return (i == count - 1 and wording.last) or wording.more

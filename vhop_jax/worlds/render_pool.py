@@ -1,0 +1,199 @@
+"""Spreads the making of families and images over short-lived processes.
+
+A process of the pool lives for some thousand images only, and one that dies
+takes no work with it: whatever it had not handed in is given to the next
+pool. Results come in the order of the work, with a bounded number of pieces
+waiting, so that memory does not grow with the world.
+"""
+
+import collections
+from collections.abc import Callable, Iterable, Iterator
+from concurrent import futures
+from concurrent.futures import process
+import itertools
+import multiprocessing
+import os
+from typing import Any, TypeVar
+
+from vhop_jax.worlds import family as family_lib
+from vhop_jax.worlds import world as world_lib
+
+PIECES_PER_GENERATION = 128  # Pieces of work before all workers are renewed.
+WAITING_PER_WORKER = 4
+MAX_CRASHES = 3
+
+_In = TypeVar('_In')
+_Out = TypeVar('_Out')
+
+
+class RenderPool:
+  """Runs functions on workers; may be shared by many worlds."""
+
+  def __init__(self, workers: int | None = None):
+    """Starts nothing yet.
+
+    Args:
+      workers: processes, or None for one per usable core, or 0 to do the work
+        in this process (for tests, and where processes cannot be started).
+    """
+    if workers is None:
+      workers = len(os.sched_getaffinity(0))
+    self.workers = workers
+    self._executor: futures.ProcessPoolExecutor | None = None
+    self._pieces_left = 0
+
+  def __enter__(self) -> 'RenderPool':
+    return self
+
+  def __exit__(self, *exception: object) -> None:
+    self.close()
+
+  def close(self) -> None:
+    """Stops all workers."""
+    if self._executor is not None:
+      self._executor.shutdown(wait=True, cancel_futures=True)
+      self._executor = None
+
+  def map(
+    self, function: Callable[[_In], _Out], pieces: Iterable[_In]
+  ) -> Iterator[_Out]:
+    """Yields `function(piece)` in the order of the pieces.
+
+    Args:
+      function: a module's function, so that another process can find it. It
+        must give the same result when a piece is done twice.
+      pieces: the work; each should take a good part of a second.
+
+    Raises:
+      RuntimeError: workers died `MAX_CRASHES` times over the same piece.
+    """
+    if self.workers == 0:
+      yield from map(function, pieces)
+      return
+    source = iter(pieces)
+    waiting: collections.deque[tuple[_In, futures.Future[_Out]]]
+    waiting = collections.deque()
+    crashes = 0
+    while True:
+      try:
+        room = self.workers * WAITING_PER_WORKER - len(waiting)
+        if self._executor is not None and self._pieces_left <= 0:
+          if not waiting:
+            self._renew()
+          else:
+            room = 0  # These workers only finish what they have.
+        for piece in itertools.islice(source, room):
+          # The piece is kept first: submitting to a dead pool raises.
+          waiting.append((piece, futures.Future()))
+          waiting[-1] = (piece, self._submit(function, piece))
+        if not waiting:
+          return
+        result = waiting[0][1].result()
+      except process.BrokenProcessPool:
+        crashes += 1
+        if crashes >= MAX_CRASHES:
+          self.close()
+          raise RuntimeError(
+            f'workers died {crashes} times over one piece of work'
+          ) from None
+        self._renew()
+        waiting = collections.deque(
+          (piece, self._submit(function, piece)) for piece, _ in waiting
+        )
+        continue
+      waiting.popleft()
+      crashes = 0
+      yield result
+
+  def _submit(
+    self, function: Callable[[_In], _Out], piece: _In
+  ) -> 'futures.Future[_Out]':
+    """Hands a piece to the workers, which are started when there are none."""
+    if self._executor is None:
+      self._renew()
+    assert self._executor is not None
+    self._pieces_left -= 1
+    return self._executor.submit(function, piece)
+
+  def _renew(self) -> None:
+    """Replaces all workers by fresh ones."""
+    self.close()
+    # A forked process would share the parent's threads and GL context.
+    self._executor = futures.ProcessPoolExecutor(
+      self.workers, mp_context=multiprocessing.get_context('spawn')
+    )
+    self._pieces_left = PIECES_PER_GENERATION
+
+
+def make_families(
+  task: tuple[world_lib.Spec, int, int],
+) -> list[tuple[family_lib.Family, dict[str, dict[str, Any]]]]:
+  """Makes families and their scenes.
+
+  Args:
+    task: the spec, the first family and the one after the last.
+
+  Returns:
+    Each family with the scene JSON of each of its images.
+  """
+  from vhop_jax.worlds import geometry
+  from vhop_jax.worlds import scene as scene_lib
+
+  spec, start, stop = task
+  results = []
+  for number in range(start, stop):
+    family = family_lib.make_family(spec, number, geometry.PACKS[spec.pack])
+    scenes = {
+      slot: scene_lib.sample_scene(
+        family_lib.make_rng(spec, number, f'scene/{slot}'), objects
+      ).to_json()
+      for slot, objects in family.images.items()
+    }
+    results.append((family, scenes))
+  return results
+
+
+def render_pngs(
+  task: tuple[int, list[str]],
+) -> tuple[list[bytes], list[bytes], str]:
+  """Renders scenes in this process, whose renderer is kept for later calls.
+
+  Args:
+    task: the resolution and the scenes' JSON texts.
+
+  Returns:
+    The images as PNG files, their raw pixels, and what rendered them.
+  """
+  import json
+
+  from vhop_jax.worlds import scene as scene_lib
+
+  resolution, texts = task
+  renderer = get_renderer(resolution)
+  files, raw = [], []
+  for text in texts:
+    pixels = renderer.render(scene_lib.Scene.from_json(json.loads(text)))
+    files.append(world_lib.encode_png(pixels))
+    raw.append(pixels.tobytes())
+  return files, raw, _read_driver(renderer)
+
+
+_renderers: dict[int, Any] = {}
+
+
+def get_renderer(resolution: int) -> Any:
+  """Returns this process's renderer for a resolution."""
+  from vhop_jax.worlds import render
+
+  if resolution not in _renderers:
+    for renderer in _renderers.values():
+      renderer.close()
+    _renderers.clear()
+    width_px, height_px = render.size_from_resolution(resolution)
+    _renderers[resolution] = render.Renderer(width_px, height_px)
+  return _renderers[resolution]
+
+
+def _read_driver(renderer: Any) -> str:
+  """Returns the name of the driver that draws, for the world's header."""
+  return str(renderer._context.info['GL_RENDERER'])

@@ -1,0 +1,468 @@
+"""Checks a finished world against every rule, by exhaustive search.
+
+Nothing here knows how worlds are generated: the rules are stated once more,
+over the images and queries alone. Only `objects.COLOURS` and the projection of
+a scene to the screen are shared with the rest of the package.
+"""
+
+import collections
+from collections.abc import Iterable, Iterator, Sequence
+import dataclasses
+import json
+import math
+import os
+import re
+
+import numpy as np
+
+from vhop_jax import errors
+from vhop_jax.worlds import objects as objects_lib
+from vhop_jax.worlds import world as world_lib
+
+OPPOSITE = {'leftof': 'rightof', 'rightof': 'leftof'}
+LEAK_SIGMAS = 5.0  # Of the permutation tests: one false alarm in 2 million.
+
+
+@dataclasses.dataclass(frozen=True)
+class Breach:
+  """Holds one broken rule.
+
+  Attributes:
+    rule: Short name of the rule.
+    where: Id of the query or image, or 'world'.
+    message: What was found.
+  """
+
+  rule: str
+  where: str
+  message: str
+
+  def __str__(self) -> str:
+    """Returns the breach as one line."""
+    return f'{self.rule} [{self.where}]: {self.message}'
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+  """Holds a way from one image to the next, valid or not.
+
+  Attributes:
+    image: the image reached.
+    relation: where the carried object stands in it.
+    other: the object that is carried from there on.
+  """
+
+  image: str
+  relation: str
+  other: objects_lib.Object
+
+
+class Search:
+  """Searches a world exhaustively under the rules of its level."""
+
+  def __init__(self, world: world_lib.World):
+    """Indexes a world's images by the objects that they show."""
+    self.world = world
+    self.images = {image.id: image for image in world.images}
+    precise = world.spec.prompt == 'precise'
+    self.needs_relation = precise and world.spec.level >= 2
+    self.needs_colour = precise and world.spec.level >= 3
+    self._steps: dict[str, list[Step]] = collections.defaultdict(list)
+    for image in world.images:
+      for i, thing in enumerate(image.objects):
+        if len(image.objects) == 2:
+          relation = ('leftof', 'rightof')[i]
+          self._steps[thing.uid].append(
+            Step(image.id, relation, image.objects[1 - i])
+          )
+
+  def get_start(self, query: world_lib.Query) -> objects_lib.Object:
+    """Returns the object that a query starts with."""
+    return self.images[query.image].objects[0]
+
+  def find_steps(
+    self, query: world_lib.Query, carried: str, seen: Sequence[str]
+  ) -> list[Step]:
+    """Returns all images with the carried object that are not seen yet."""
+    return [
+      step
+      for step in self._steps[carried]
+      if step.image != query.image and step.image not in seen
+    ]
+
+  def is_valid(self, step: Step, hop: world_lib.Hop) -> bool:
+    """Returns whether a step satisfies all local checks of a hop."""
+    return (not self.needs_relation or step.relation == hop.relation) and (
+      not self.needs_colour or step.other.colour == hop.colour
+    )
+
+  def find_chains(
+    self,
+    query: world_lib.Query,
+    carried: str | None = None,
+    seen: tuple[str, ...] = (),
+  ) -> list[tuple[str, ...]]:
+    """Returns every valid chain that begins with the images seen."""
+    if len(seen) == len(query.hops):
+      return [seen]
+    if carried is None:
+      carried = self.get_start(query).uid
+    hop = query.hops[len(seen)]
+    return [
+      chain
+      for step in self.find_steps(query, carried, seen)
+      if self.is_valid(step, hop)
+      for chain in self.find_chains(query, step.other.uid, (*seen, step.image))
+    ]
+
+  def follow(
+    self, query: world_lib.Query, chain: Sequence[str]
+  ) -> Iterator[tuple[world_lib.Hop, objects_lib.Object, Step, list[Step]]]:
+    """Yields per hop: what is asked, what is carried, the step, all others."""
+    carried = self.get_start(query)
+    for i, (hop, image) in enumerate(zip(query.hops, chain, strict=True)):
+      steps = self.find_steps(query, carried.uid, chain[:i])
+      [taken] = [step for step in steps if step.image == image]
+      yield hop, carried, taken, [s for s in steps if s.image != image]
+      carried = taken.other
+
+
+def verify_folder(folder: str | os.PathLike[str]) -> list[Breach]:
+  """Checks a world on disk, pixels and fingerprints included.
+
+  Raises:
+    DataError: there is no world, or its files cannot be read at all.
+  """
+  header = world_lib.read_header(folder)
+  world = world_lib.load_world(folder, check=False)
+  pixels = world_lib.read_pixels(folder, check=False)
+  breaches = verify_world(world, pixels)
+  for kind, found in (
+    (
+      'content',
+      world_lib.compute_content_fingerprint(world.images, world.queries),
+    ),
+    ('pixels', world_lib.compute_pixel_fingerprint(pixels)),
+  ):
+    if header['fingerprint'][kind] != found:
+      breaches.append(
+        Breach('fingerprint', 'world', f'{kind} is not what world.json says')
+      )
+  return breaches
+
+
+def verify_world(
+  world: world_lib.World, pixels: np.ndarray | None = None
+) -> list[Breach]:
+  """Checks a world in memory; without pixels all rules but those on them."""
+  breaches = list(_check_images(world))
+  if pixels is not None:
+    breaches += _check_pixels(world, pixels)
+  if any(breach.rule in ('ids', 'view') for breach in breaches):
+    return breaches  # Nothing can be searched in such a gallery.
+  search = Search(world)
+  breaches += _check_query_ids(world)
+  for query in world.queries:
+    breaches += _check_query(search, query)
+  breaches += _check_leaks(world)
+  return breaches
+
+
+def find_refused_queries(world: world_lib.World) -> dict[str, Breach]:
+  """Returns the queries that break a rule, each with its first breach."""
+  search = Search(world)
+  refused = {}
+  for query in world.queries:
+    for breach in _check_query(search, query):
+      refused.setdefault(query.id, breach)
+  return refused
+
+
+def verify_disjoint(folders: Sequence[str | os.PathLike[str]]) -> list[Breach]:
+  """Checks that worlds share no physical object and no scene.
+
+  Raises:
+    UsageError: fewer than two worlds are given.
+    DataError: a folder has no world, or a damaged one.
+  """
+  if len(folders) < 2:
+    raise errors.UsageError('name at least two worlds to compare')
+  owners: dict[tuple[str, str], str] = {}
+  breaches = []
+  for folder in map(str, folders):
+    world = world_lib.load_world(folder)
+    things = {thing for image in world.images for thing in image.objects}
+    marks = {('uid', thing.uid) for thing in things}
+    marks |= {('object', _get_looks(thing)) for thing in things}
+    marks |= {
+      ('scene', world_lib.dump_json(image.scene)) for image in world.images
+    }
+    for kind, mark in sorted(marks):
+      owner = owners.setdefault((kind, mark), folder)
+      if owner != folder:
+        breaches.append(
+          Breach('disjoint', folder, f'shares a {kind} with {owner}: {mark}')
+        )
+  return breaches
+
+
+def _check_images(world: world_lib.World) -> Iterator[Breach]:
+  """Checks ids, objects, families and the order on the screen."""
+  digits = max(5, len(str(len(world.images) - 1)))
+  families: dict[str, int] = {}
+  things: dict[str, objects_lib.Object] = {}
+  looks: dict[str, str] = {}
+  scenes: dict[str, str] = {}
+  for position, image in enumerate(world.images):
+    if image.id != f'{position:0{digits}d}':
+      yield Breach('ids', image.id, f'stands at position {position}')
+    if len(image.objects) not in (1, 2):
+      yield Breach('view', image.id, f'shows {len(image.objects)} objects')
+    if len({thing.uid for thing in image.objects}) != len(image.objects):
+      yield Breach('view', image.id, 'shows an object twice')
+    for thing in image.objects:
+      if families.setdefault(thing.uid, image.family) != image.family:
+        yield Breach('families', image.id, f'{thing.uid} is in two families')
+      if things.setdefault(thing.uid, thing) != thing:
+        yield Breach('objects', image.id, f'{thing.uid} has changed')
+      if looks.setdefault(_get_looks(thing), thing.uid) != thing.uid:
+        yield Breach(
+          'objects', image.id, f'{thing.uid} looks just like another object'
+        )
+    text = world_lib.dump_json(image.scene)
+    if scenes.setdefault(text, image.id) != image.id:
+      yield Breach('same-scene', image.id, f'is that of {scenes[text]}')
+    yield from _check_order(image)
+
+
+def _check_order(image: world_lib.ImageRecord) -> Iterator[Breach]:
+  """Checks that the scene shows the image's objects, left to right."""
+  from vhop_jax.worlds import scene as scene_lib  # Loads mesh code.
+
+  try:
+    scene = scene_lib.Scene.from_json(image.scene)
+    boxes = scene_lib.project(scene)
+  except (KeyError, TypeError, ValueError, errors.VhopError) as error:
+    yield Breach('order', image.id, f'has no readable scene ({error!r})')
+    return
+  centres = [(box[0] + box[2]) / 2 for box in boxes]
+  order = np.argsort(centres)
+  shown = [scene.placements[i].object for i in order]
+  if shown != list(image.objects):
+    yield Breach(
+      'order',
+      image.id,
+      f'shows {[o.uid for o in shown]} from left to right, not'
+      f' {[o.uid for o in image.objects]}',
+    )
+
+
+def _check_pixels(
+  world: world_lib.World, pixels: np.ndarray
+) -> Iterator[Breach]:
+  """Checks that there is one picture a record, and no two are the same."""
+  if len(pixels) != len(world.images):
+    yield Breach(
+      'count', 'world', f'{len(pixels)} pictures, {len(world.images)} records'
+    )
+  if pixels.shape[2] != world.spec.resolution:
+    yield Breach(
+      'count',
+      'world',
+      f'is {pixels.shape[2]} px wide, not {world.spec.resolution}',
+    )
+  seen: dict[bytes, str] = {}
+  for image, picture in zip(world.images, pixels, strict=False):
+    first = seen.setdefault(picture.tobytes(), image.id)
+    if first != image.id:
+      yield Breach('same-pixels', image.id, f'is the picture of {first}')
+
+
+def _check_query_ids(world: world_lib.World) -> Iterator[Breach]:
+  """Checks that queries have ids of their own."""
+  for query_id, count in collections.Counter(
+    query.id for query in world.queries
+  ).items():
+    if count > 1:
+      yield Breach('query-id', query_id, f'names {count} queries')
+
+
+def _check_query(search: Search, query: world_lib.Query) -> Iterator[Breach]:
+  """Checks one query: its form, its chains, its words, its distractors."""
+  spec = search.world.spec
+  images = search.images
+  named = {query.image, *query.answers, *(i for c in query.chains for i in c)}
+  if not named <= images.keys():
+    missing = sorted(named - images.keys())
+    yield Breach('chains', query.id, f'names images {missing} not in gallery')
+    return
+  if len(query.hops) != spec.hops:
+    yield Breach('hops', query.id, f'has {len(query.hops)} hops')
+    return
+  if query.id != f'{query.family}_{query.hops[0].relation}':
+    yield Breach('query-id', query.id, 'is not <family>_<first relation>')
+  start = images[query.image]
+  if len(start.objects) != 1:
+    yield Breach('query-image', query.id, 'does not show one object alone')
+    return
+  if start.family != query.family:
+    yield Breach('families', query.id, 'starts in another family')
+
+  chains = search.find_chains(query)
+  if spec.prompt == 'precise' and len(chains) != 1:
+    yield Breach('unique-chain', query.id, f'has {len(chains)} valid chains')
+  if set(chains) != set(query.chains) or len(set(query.chains)) != len(
+    query.chains
+  ):
+    yield Breach(
+      'chains', query.id, f'records {query.chains}, but valid are {chains}'
+    )
+  answers = sorted({chain[-1] for chain in chains})
+  if answers != sorted(query.answers):
+    yield Breach(
+      'answers', query.id, f'records {query.answers}, but valid are {answers}'
+    )
+  if spec.prompt == 'vague' and len(chains) < 2:
+    yield Breach('chains', query.id, 'is vague, but has one valid chain')
+  gold = [chain for chain in chains if _tells(search, query, chain)]
+  if not gold:
+    yield Breach('hops', query.id, 'no valid chain is what the hops say')
+    return
+  yield from _check_words(query, spec.prompt)
+  yield from _check_distractors(search, query, gold[0])
+
+
+def _tells(
+  search: Search, query: world_lib.Query, chain: Sequence[str]
+) -> bool:
+  """Returns whether relation and colour of each hop hold on a chain."""
+  return all(
+    (taken.relation, taken.other.colour) == (hop.relation, hop.colour)
+    for hop, _, taken, _ in search.follow(query, chain)
+  )
+
+
+def _check_words(query: world_lib.Query, prompt: str) -> Iterator[Breach]:
+  """Checks that the instruction says the route, or nothing of it."""
+  words = re.findall(r'[a-z]+', query.instruction.lower())
+  colours = {word for word in words if word in objects_lib.COLOURS}
+  if prompt == 'vague':
+    if colours or {'left', 'right'} & set(words):
+      yield Breach('prompt', query.id, f'tells too much: {query.instruction}')
+    return
+  told = re.findall(
+    r'\b(left|right) of an? ([a-z]+)\b', query.instruction.lower()
+  )
+  asked = [(hop.relation.removesuffix('of'), hop.colour) for hop in query.hops]
+  sides = sum(word in ('left', 'right') for word in words)
+  if (
+    told != asked
+    or sides != len(asked)
+    or not colours <= {hop.colour for hop in query.hops}
+  ):
+    yield Breach('prompt', query.id, f'does not say {asked}: {told}')
+
+
+def _check_distractors(
+  search: Search, query: world_lib.Query, gold: Sequence[str]
+) -> Iterator[Breach]:
+  """Checks that a query meets each distractor of its level and below."""
+  level = search.world.spec.level
+  hops = list(search.follow(query, gold))
+  linking = [carried for _, carried, _, _ in hops]
+  things = {o.uid: o for image in search.world.images for o in image.objects}
+  for kind in ('type', 'colour'):
+    owners = collections.defaultdict(set)
+    for thing in things.values():
+      owners[getattr(thing, kind)].add(thing.uid)
+    if not any(len(owners[getattr(thing, kind)]) > 1 for thing in linking):
+      yield Breach(
+        'distractor-L1', query.id, f'no other object of the same {kind}'
+      )
+  if search.needs_relation and not any(
+    step.relation == OPPOSITE[hop.relation]
+    and (not search.needs_colour or step.other.colour == hop.colour)
+    for hop, _, _, others in hops
+    for step in others
+  ):
+    yield Breach('distractor-L2', query.id, 'no scene of the wrong relation')
+  if search.needs_colour and not any(
+    step.relation == hop.relation and step.other.colour != hop.colour
+    for hop, _, _, others in hops
+    for step in others
+  ):
+    yield Breach('distractor-L3', query.id, 'no scene of the wrong colour')
+  if level >= 4 and not any(
+    search.is_valid(step, hop)
+    and not search.find_chains(query, step.other.uid, (*gold[:i], step.image))
+    for i, (hop, _, _, others) in enumerate(hops[:-1])
+    for step in others
+  ):
+    yield Breach('distractor-L4', query.id, 'no dead end')
+
+
+def _check_leaks(world: world_lib.World) -> Iterator[Breach]:
+  """Checks that the order of the ids tells nothing, by permutation tests.
+
+  Under a random order the rank of an image among n of its family is uniform,
+  with mean (n - 1) / 2 and variance (n^2 - 1) / 12.
+  """
+  families = collections.defaultdict(list)
+  for image in world.images:
+    families[image.family].append(image.id)
+  roles = {
+    'answers': {
+      (q.family, answer) for q in world.queries for answer in q.answers
+    },
+    'chains': {
+      (q.family, image)
+      for q in world.queries
+      for chain in q.chains
+      for image in chain
+    },
+    'query images': {(q.family, q.image) for q in world.queries},
+  }
+  for role, members in roles.items():
+    if not _is_evenly_ranked(members, families):
+      yield Breach(
+        'leak', 'world', f'the ids of {role} are not a random part of all'
+      )
+  owners = [image.family for image in world.images]
+  count = len(owners)
+  if len(families) > 1:
+    same = sum(a == b for a, b in zip(owners, owners[1:], strict=False))
+    chance = sum(len(ids) * (len(ids) - 1) for ids in families.values()) / (
+      count * (count - 1)
+    )
+    mean = chance * (count - 1)
+    if abs(same - mean) > LEAK_SIGMAS * math.sqrt(mean) + 2:
+      yield Breach(
+        'leak',
+        'world',
+        f'{same} neighbours by id are of one family: {mean:.1f}'
+        ' are to be expected',
+      )
+
+
+def _is_evenly_ranked(
+  members: Iterable[tuple[int, str]], families: dict[int, list[str]]
+) -> bool:
+  """Returns whether some images' ranks in their families look random."""
+  total = mean = variance = 0.0
+  for family, image in members:
+    ids = sorted(families[family])
+    if image not in ids:
+      continue
+    n = len(ids)
+    total += ids.index(image)
+    mean += (n - 1) / 2
+    variance += (n * n - 1) / 12
+  # Members of one family exclude each other, so the true variance is smaller.
+  return abs(total - mean) <= LEAK_SIGMAS * math.sqrt(variance) + 1e-9
+
+
+def _get_looks(thing: objects_lib.Object) -> str:
+  """Returns all that is visible of an object, as a text to compare."""
+  values = thing.to_json()
+  del values['uid']
+  return json.dumps(values, sort_keys=True)

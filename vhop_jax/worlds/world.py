@@ -1,0 +1,449 @@
+"""Holds a world in memory and reads it back from disk.
+
+A world folder has two TFDS data sets in ArrayRecord files and `world.json`,
+which is written last: a folder without it is not a world. The header carries
+two fingerprints, one over scenes and queries and one over pixels, and whatever
+is read here is checked against them.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent import futures
+import dataclasses
+import functools
+import hashlib
+import io
+import json
+import os
+import pathlib
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from vhop_jax import errors
+from vhop_jax.worlds import level as level_lib
+from vhop_jax.worlds import link_graph
+from vhop_jax.worlds import objects as objects_lib
+
+HEADER_FILE = 'world.json'
+FORMAT_VERSION = 1
+IMAGES_SPLIT = 'gallery'
+QUERIES_SPLIT = 'queries'
+DATASETS = {IMAGES_SPLIT: 'vhop_images', QUERIES_SPLIT: 'vhop_queries'}
+DATASET_VERSION = '1.0.0'
+MIN_ID_DIGITS = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+  """Fixes a world: the same spec and seed give the same scenes, byte by byte.
+
+  Attributes:
+    level: Difficulty, 1 to 4.
+    families: How many start objects, each with two chains.
+    seed: Seed of everything that is drawn.
+    resolution: Image width in pixels.
+    hops: Links from the query image to the answer.
+    prompt: 'precise' or 'vague'.
+    pack: Name of the asset pack.
+    name: A label for people; it changes nothing that is drawn.
+  """
+
+  level: int
+  families: int
+  seed: int
+  resolution: int = 96
+  hops: int = 3
+  prompt: str = 'precise'
+  pack: str = 'procedural'
+  name: str = ''
+
+  def __post_init__(self):
+    """Refuses what cannot be built.
+
+    Raises:
+      UsageError: a value is out of range; the message names it.
+    """
+    object.__setattr__(self, 'level', level_lib.parse_level(self.level))
+    if self.families < 1:
+      raise errors.UsageError(
+        f'families={self.families}: a world needs at least one family'
+      )
+    if self.seed < 0:
+      raise errors.UsageError(f'seed={self.seed}: use a seed of 0 or more')
+    if not level_lib.MIN_HOPS <= self.hops <= level_lib.MAX_HOPS:
+      raise errors.UsageError(
+        f'hops={self.hops}: choose {level_lib.MIN_HOPS} to {level_lib.MAX_HOPS}'
+      )
+    if self.prompt not in level_lib.PROMPTS:
+      raise errors.UsageError(
+        f'prompt={self.prompt!r}: choose {" or ".join(level_lib.PROMPTS)}'
+      )
+    if not 24 <= self.resolution <= 2048:
+      raise errors.UsageError(
+        f'resolution={self.resolution}: choose 24 to 2048 pixels'
+      )
+    if not self.name:
+      object.__setattr__(self, 'name', self.key)
+
+  @property
+  def key(self) -> str:
+    """Names all that decides what is drawn; family count and size do not."""
+    return (
+      f'L{self.level}-{self.prompt}-{self.hops}hop-{self.pack}-seed{self.seed}'
+    )
+
+  def to_json(self) -> dict[str, Any]:
+    """Returns the spec as a JSON-compatible dict."""
+    return dataclasses.asdict(self)
+
+  @classmethod
+  def from_json(cls, values: Mapping[str, Any]) -> 'Spec':
+    """Makes a spec from what `to_json` returned."""
+    return cls(**values)
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageRecord:
+  """Holds one image of the gallery, without its pixels.
+
+  Attributes:
+    id: Its position in the shuffled gallery, zero-padded.
+    family: Number of the family it was made for.
+    objects: The pictured objects from left to right (one or two).
+    scene: The scene's JSON dict, from which the pixels were rendered.
+  """
+
+  id: str
+  family: int
+  objects: tuple[objects_lib.Object, ...]
+  scene: dict[str, Any]
+
+  def to_row(self) -> dict[str, Any]:
+    """Returns the record as stored, nested values as canonical JSON."""
+    return {
+      'id': self.id,
+      'family': self.family,
+      'objects': dump_json([o.to_json() for o in self.objects]),
+      'scene': dump_json(self.scene),
+    }
+
+  @classmethod
+  def from_row(cls, row: Mapping[str, Any]) -> 'ImageRecord':
+    """Makes a record from what `to_row` returned."""
+    return cls(
+      id=row['id'],
+      family=int(row['family']),
+      objects=tuple(
+        objects_lib.Object.from_json(o) for o in json.loads(row['objects'])
+      ),
+      scene=json.loads(row['scene']),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Hop:
+  """Holds what one hop asks for.
+
+  Attributes:
+    relation: Where the carried object stands: 'leftof' or 'rightof' the other.
+    colour: The other object's colour.
+  """
+
+  relation: str
+  colour: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Query:
+  """Holds one question and all its right answers.
+
+  Attributes:
+    id: `<family>_<relation of the first hop>`.
+    family: Number of its family.
+    image: Id of the query image, which shows the start object alone.
+    instruction: What the user asks for, the whole route at once.
+    hops: The route the query was made from; a vague prompt tells none of it.
+    chains: Every valid chain of image ids, each without the query image.
+    answers: The distinct last images of the chains.
+  """
+
+  id: str
+  family: int
+  image: str
+  instruction: str
+  hops: tuple[Hop, ...]
+  chains: tuple[tuple[str, ...], ...]
+  answers: tuple[str, ...]
+
+  def to_row(self) -> dict[str, Any]:
+    """Returns the query as stored, nested values as canonical JSON."""
+    return {
+      'id': self.id,
+      'family': self.family,
+      'image': self.image,
+      'instruction': self.instruction,
+      'hops': dump_json([dataclasses.asdict(hop) for hop in self.hops]),
+      'chains': dump_json(self.chains),
+      'answers': dump_json(self.answers),
+    }
+
+  @classmethod
+  def from_row(cls, row: Mapping[str, Any]) -> 'Query':
+    """Makes a query from what `to_row` returned."""
+    return cls(
+      id=row['id'],
+      family=int(row['family']),
+      image=row['image'],
+      instruction=row['instruction'],
+      hops=tuple(Hop(**hop) for hop in json.loads(row['hops'])),
+      chains=tuple(tuple(chain) for chain in json.loads(row['chains'])),
+      answers=tuple(json.loads(row['answers'])),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+  """Holds a world without its pixels.
+
+  Attributes:
+    spec: What it was made from.
+    images: The gallery in the order of the ids, query images included.
+    queries: The questions.
+  """
+
+  spec: Spec
+  images: tuple[ImageRecord, ...]
+  queries: tuple[Query, ...]
+
+  @functools.cached_property
+  def _positions(self) -> dict[str, int]:
+    return {image.id: i for i, image in enumerate(self.images)}
+
+  def index(self, image_id: str) -> int:
+    """Returns an image's position in `images`."""
+    return self._positions[image_id]
+
+  def link_graph(self) -> link_graph.LinkGraph:
+    """Returns which image may follow which."""
+    return link_graph.LinkGraph(self.images)
+
+
+def dump_json(values: Any) -> str:
+  """Returns the one JSON text of a value that fingerprints are made of."""
+  return json.dumps(values, sort_keys=True, separators=(',', ':'))
+
+
+def format_id(position: int, count: int) -> str:
+  """Returns the id of the image at a position in a gallery of `count`."""
+  return str(position).zfill(max(MIN_ID_DIGITS, len(str(count - 1))))
+
+
+def compute_content_fingerprint(
+  images: Iterable[ImageRecord], queries: Iterable[Query]
+) -> str:
+  """Returns the SHA-256 over all scenes and queries, in their order."""
+  digest = hashlib.sha256()
+  for record in (*images, *queries):
+    digest.update(dump_json(record.to_row()).encode())
+    digest.update(b'\n')
+  return digest.hexdigest()
+
+
+def read_header(folder: str | os.PathLike[str]) -> dict[str, Any]:
+  """Reads `world.json`.
+
+  Raises:
+    DataError: there is no whole world in the folder, or not of this version.
+  """
+  path = pathlib.Path(folder) / HEADER_FILE
+  try:
+    header = json.loads(path.read_text())
+    version = header['format_version']
+  except (FileNotFoundError, NotADirectoryError):
+    raise errors.DataError(
+      f'no world in {folder}: it has no {HEADER_FILE}; make one with'
+      f' `vhop worlds build --out={folder}`'
+    ) from None
+  except (ValueError, KeyError, TypeError, OSError) as error:
+    raise errors.DataError(
+      f'{path} is not readable ({error}); build the world again with'
+      ' --overwrite'
+    ) from None
+  if version != FORMAT_VERSION:
+    raise errors.DataError(
+      f'{path} has format {version}, this version reads {FORMAT_VERSION};'
+      ' build the world again with --overwrite'
+    )
+  return header
+
+
+def read_spec(header: Mapping[str, Any]) -> Spec:
+  """Returns the spec stored in a header.
+
+  Raises:
+    DataError: the header's spec is none that can be built.
+  """
+  try:
+    return Spec.from_json(header['spec'])
+  except (KeyError, TypeError, errors.UsageError) as error:
+    raise errors.DataError(
+      f'{HEADER_FILE} has a broken spec ({error}); build the world again with'
+      ' --overwrite'
+    ) from None
+
+
+def dataset_folder(folder: str | os.PathLike[str], split: str) -> pathlib.Path:
+  """Returns the folder that TFDS reads a world's split from."""
+  return pathlib.Path(folder) / DATASETS[split] / DATASET_VERSION
+
+
+def read_rows(
+  folder: str | os.PathLike[str], split: str, count: int
+) -> Iterator[dict[str, Any]]:
+  """Reads the stored rows of a split; images stay encoded.
+
+  Args:
+    folder: the world.
+    split: `IMAGES_SPLIT` or `QUERIES_SPLIT`.
+    count: how many rows the header promises.
+
+  Yields:
+    One dict a row, in stored order, texts as `str`.
+
+  Raises:
+    DataError: the files are missing, truncated or not ArrayRecord.
+  """
+  import tensorflow_datasets as tfds  # Slow to import, so only where needed.
+
+  path = dataset_folder(folder, split)
+  encoded = (IMAGES_SPLIT, 'image')
+  decoders = {'image': tfds.decode.SkipDecoding()}
+  try:
+    source = tfds.builder_from_directory(path).as_data_source(
+      split=split, decoders=decoders if split == IMAGES_SPLIT else None
+    )
+    if len(source) != count:
+      raise ValueError(f'{len(source)} records instead of {count}')
+    for i in range(count):
+      row = source[i]
+      yield {
+        key: value.decode()
+        if isinstance(value, bytes) and (split, key) != encoded
+        else value
+        for key, value in row.items()
+      }
+  except Exception as error:  # The readers raise whatever C++ gives them.
+    raise errors.DataError(
+      f'the ArrayRecord files in {path} are damaged or incomplete'
+      f' ({str(error)[:120]}); build the world again with --overwrite'
+    ) from error
+
+
+def load_world(folder: str | os.PathLike[str], *, check: bool = True) -> World:
+  """Reads a world without its pixels.
+
+  Args:
+    folder: the world.
+    check: whether to compare with the fingerprint; only the verifier, which
+      reports the difference itself, says no.
+
+  Raises:
+    DataError: there is no world, it is damaged, or the fingerprint differs.
+  """
+  header = read_header(folder)
+  sizes = header['sizes']
+  images = tuple(
+    ImageRecord.from_row(row)
+    for row in read_rows(folder, IMAGES_SPLIT, sizes['images'])
+  )
+  queries = tuple(
+    Query.from_row(row)
+    for row in read_rows(folder, QUERIES_SPLIT, sizes['queries'])
+  )
+  if check:
+    found = compute_content_fingerprint(images, queries)
+    _check_fingerprint(folder, 'content', header, found)
+  return World(read_spec(header), images, queries)
+
+
+def read_pixels(
+  folder: str | os.PathLike[str], *, check: bool = True
+) -> np.ndarray:
+  """Reads and decodes all images of a world.
+
+  Args:
+    folder: the world.
+    check: whether to compare with the fingerprint.
+
+  Returns:
+    uint8 pixels [N, H, W, 3] in the order of `World.images`.
+
+  Raises:
+    DataError: there is no world, it is damaged, or the fingerprint differs.
+  """
+  header = read_header(folder)
+  sizes = header['sizes']
+  count, height_px, width_px = (
+    sizes['images'],
+    sizes['height_px'],
+    sizes['width_px'],
+  )
+  pixels = np.empty((count, height_px, width_px, 3), np.uint8)
+
+  def decode(item: tuple[int, dict[str, Any]]) -> None:
+    i, row = item
+    pixels[i] = decode_png(row['image'])
+
+  with futures.ThreadPoolExecutor() as pool:
+    try:
+      rows = enumerate(read_rows(folder, IMAGES_SPLIT, count))
+      for _ in pool.map(decode, rows):
+        pass
+    except (OSError, ValueError) as error:
+      raise errors.DataError(
+        f'an image in {folder} cannot be decoded ({error}); build the world'
+        ' again with --overwrite'
+      ) from None
+  if check:
+    found = compute_pixel_fingerprint(pixels)
+    _check_fingerprint(folder, 'pixels', header, found)
+  return pixels
+
+
+def compute_pixel_fingerprint(pixels: Iterable[np.ndarray]) -> str:
+  """Returns the SHA-256 over all pixels, in the order of the ids."""
+  digest = hashlib.sha256()
+  for image in pixels:
+    digest.update(np.ascontiguousarray(image).data)
+  return digest.hexdigest()
+
+
+def encode_png(pixels: np.ndarray) -> bytes:
+  """Returns uint8 pixels [H, W, 3] as a PNG file."""
+  buffer = io.BytesIO()
+  # Level 1 is four times as fast as the default and 10 % larger.
+  Image.fromarray(pixels).save(buffer, 'png', compress_level=1)
+  return buffer.getvalue()
+
+
+def decode_png(data: bytes) -> np.ndarray:
+  """Returns the uint8 pixels [H, W, 3] of a PNG file."""
+  with Image.open(io.BytesIO(data)) as image:
+    return np.asarray(image.convert('RGB'))
+
+
+def _check_fingerprint(
+  folder: str | os.PathLike[str],
+  kind: str,
+  header: Mapping[str, Any],
+  found: str,
+) -> None:
+  """Raises a DataError unless the found fingerprint is the header's."""
+  promised = header['fingerprint'][kind]
+  if promised != found:
+    raise errors.DataError(
+      f'the {kind} fingerprint of {folder} does not match: {HEADER_FILE} says'
+      f' {promised[:12]}, the files give {found[:12]}; build the world again'
+      ' with --overwrite'
+    )
