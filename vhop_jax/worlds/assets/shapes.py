@@ -16,6 +16,7 @@ import numpy as np
 from vhop_jax.worlds.assets import Mesh, Part
 
 _TINY = 1e-9
+_NEXT, _LAST = np.array([1, 2, 0]), np.array([2, 0, 1])
 
 
 class Piece(NamedTuple):
@@ -52,6 +53,11 @@ Pieces = list[tuple[Part, Piece]]
 def mix(low: float, high: float, t: float) -> float:
   """Interpolates from low (t = 0) to high (t = 1)."""
   return low + (high - low) * t
+
+
+def _cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+  """Returns cross products along the last axis, faster than np.cross."""
+  return a[..., _NEXT] * b[..., _LAST] - a[..., _LAST] * b[..., _NEXT]
 
 
 @functools.lru_cache(maxsize=256)
@@ -144,6 +150,15 @@ def lathe(
   )
 
 
+@functools.lru_cache(maxsize=32)
+def _unit_cylinder(segments: int) -> tuple[Piece, np.ndarray]:
+  """Makes a cylinder, and tells which of its vertices belong to the side."""
+  piece = lathe([(0, 0), (1, 0), (1, 1), (0, 1)], segments)
+  side = np.zeros((6 * segments, 1))
+  side[2 * segments : 4 * segments] = 1.0
+  return piece, side
+
+
 def cylinder(
   radius: float,
   height: float,
@@ -151,9 +166,45 @@ def cylinder(
   segments: int = 20,
 ) -> Piece:
   """Makes a closed cylinder or a truncated cone, standing on y = 0."""
+  unit, side = _unit_cylinder(segments)
   top = radius if top_radius is None else top_radius
-  profile = [(0, 0), (radius, 0), (top, height), (0, height)]
-  return lathe(profile if top else profile[:3], segments)
+  spread = radius + (top - radius) * unit.positions[:, 1:2]
+  widths = np.concatenate([spread, np.full_like(spread, height), spread], -1)
+  normals = unit.normals
+  if top != radius:
+    normals = normals + side * (0.0, (radius - top) / height, 0.0)
+  return Piece(unit.positions * widths, normals, unit.faces)
+
+
+def _rod(
+  start: np.ndarray,
+  end: np.ndarray,
+  radius: float,
+  end_radius: float,
+  segments: int,
+) -> Piece:
+  """Makes a cylinder or a truncated cone from one point to another."""
+  along = end - start
+  length = float(np.sqrt(along @ along))
+  along = along / length
+  x, y, z = along
+  # The shortest rotation that takes +y to the direction.
+  k = 1 / (1 + y) if y > -0.999 else 0.0
+  turned = np.array(
+    [
+      [1 - k * x * x, x, -k * x * z],
+      [-x, y, -z],
+      [-k * x * z, z, 1 - k * z * z],
+    ]
+  )
+  if not k:
+    turned = np.diag([1.0, -1.0, -1.0])
+  piece = cylinder(radius, length, end_radius, segments)
+  return Piece(
+    piece.positions @ turned.T + start,
+    piece.normals @ turned.T,
+    piece.faces,
+  )
 
 
 @functools.lru_cache(maxsize=8)
@@ -201,6 +252,16 @@ _BOX_FACES = (
 )
 
 
+_BOX_CORNERS = _CORNERS[_SIDES].reshape(-1, 3)
+_BOX_NORMALS = np.repeat(
+  np.array(
+    [[-1, 0, 0], [1, 0, 0], [0, -1, 0], [0, 1, 0], [0, 0, -1], [0, 0, 1]]
+  ),
+  4,
+  axis=0,
+).astype(float)
+
+
 def box(
   width: float,
   height: float,
@@ -215,13 +276,16 @@ def box(
     depth: Extent along z.
     taper: Size of the top relative to the bottom; or the two of x and z.
   """
-  corners = _CORNERS * (width, height, depth)
+  size = np.array([width, height, depth])
+  if taper == 1.0:
+    return Piece(_BOX_CORNERS * size, _BOX_NORMALS, _BOX_FACES)
+  corners = _CORNERS * size
   corners[[2, 3, 6, 7]] *= (
     (taper[0], 1, taper[1]) if isinstance(taper, tuple) else (taper, 1, taper)
   )
   quads = corners[_SIDES]
   # Diagonals, since an edge may have shrunk to nothing.
-  normals = np.cross(quads[:, 2] - quads[:, 0], quads[:, 3] - quads[:, 1])
+  normals = _cross(quads[:, 2] - quads[:, 0], quads[:, 3] - quads[:, 1])
   return Piece(quads.reshape(-1, 3), np.repeat(normals, 4, axis=0), _BOX_FACES)
 
 
@@ -276,8 +340,16 @@ def rounded_box(
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
   """Scales vectors to unit length."""
-  lengths = np.sqrt((vectors * vectors).sum(-1, keepdims=True))
-  return vectors / np.maximum(lengths, _TINY)
+  lengths = np.sqrt(np.einsum('...i,...i->...', vectors, vectors))
+  return vectors / np.maximum(lengths, _TINY)[..., None]
+
+
+@functools.lru_cache(maxsize=32)
+def _fan_faces(corners: int) -> np.ndarray:
+  """Makes the faces of a convex polygon, all from its first corner."""
+  fan = np.arange(corners - 2)[:, None] + np.array([0, 1, 2])
+  fan[:, 0] = 0
+  return fan
 
 
 def tube(
@@ -295,17 +367,24 @@ def tube(
     closed: Joins the end to the start; else both ends are capped.
   """
   p = np.asarray(path, float)
+  if len(p) == 2:
+    radii = np.broadcast_to(radius, 2)
+    return _rod(p[0], p[1], float(radii[0]), float(radii[1]), segments)
   if closed:
-    along = np.roll(p, -1, 0) - np.roll(p, 1, 0)
+    p = np.concatenate([p[-1:], p, p[:1]])
+    along = _unit(p[2:] - p[:-2])
+    p = p[1:-1]
   else:
-    along = np.concatenate([p[1:2] - p[:1], p[2:] - p[:-2], p[-1:] - p[-2:-1]])
-  along = _unit(along)
-  across = np.cross(along[:-1], along[1:]).sum(0)
+    steps = p[1:] - p[:-1]
+    along = _unit(np.concatenate([steps[:1], p[2:] - p[:-2], steps[-1:]]))
+  bends = _cross(along[:-1], along[1:])
+  across = bends[np.einsum('ij,ij->i', bends, bends).argmax()]
   if across @ across < 1e-6:
-    across = np.cross(along[0], np.eye(3)[np.argmin(np.abs(along[0]))])
-  across = _unit(across)
-  side = _unit(np.cross(across, along))
+    across = _cross(along[0], np.eye(3)[np.argmin(np.abs(along[0]))])
+  across = across / np.sqrt(across @ across)
+  side = _cross(across[None], along)
   cosines, sines = _circle(segments)
+  # In a plane the side is across the path and of unit length.
   normals = cosines[:, None] * side[:, None] + sines[:, None] * across
   radii = np.broadcast_to(np.asarray(radius, float), len(p))[:, None, None]
   rings = p[:, None] + radii * normals
@@ -316,8 +395,7 @@ def tube(
   normals = normals.reshape(-1, 3)
   faces = _grid_faces(len(rings), segments)[:, ::-1]
   if not closed:
-    fan = np.arange(segments - 2)[:, None] + np.array([0, 1, 2])
-    fan[:, 0] = 0
+    fan = _fan_faces(segments)
     start = len(positions)
     positions = np.concatenate([positions, rings[0], rings[-1]])
     caps = np.repeat(np.stack([-along[0], along[-1]]), segments, axis=0)
@@ -409,7 +487,7 @@ def loft(rings: np.ndarray, flat: bool = False) -> Piece:
   if flat:
     q = np.roll(p, -1, 1)
     quads = np.stack([p[:-1], q[:-1], q[1:], p[1:]], 2).reshape(-1, 4, 3)
-    out = np.cross(quads[:, 2] - quads[:, 0], quads[:, 3] - quads[:, 1])
+    out = _cross(quads[:, 2] - quads[:, 0], quads[:, 3] - quads[:, 1])
     positions = quads.reshape(-1, 3)
     normals = np.repeat(out, 4, axis=0)
     corner = np.arange(len(quads))[:, None, None] * 4
@@ -419,7 +497,7 @@ def loft(rings: np.ndarray, flat: bool = False) -> Piece:
     around = np.roll(p, -1, 1) - np.roll(p, 1, 1)
     along = np.concatenate([p[1:2] - p[:1], p[2:] - p[:-2], p[-1:] - p[-2:-1]])
     positions = p.reshape(-1, 3)
-    normals = np.cross(around, along).reshape(-1, 3)
+    normals = _cross(around, along).reshape(-1, 3)
     faces = _grid_faces(m, k)[:, ::-1]
   ends, outs, caps = [positions], [normals], [faces]
   fan = np.arange(k)
@@ -427,7 +505,7 @@ def loft(rings: np.ndarray, flat: bool = False) -> Piece:
   for i, ring in enumerate((p[0], p[-1])):
     start = sum(map(len, ends))
     ends.append(np.concatenate([ring, ring.mean(0)[None]]))
-    out = np.cross(ring, np.roll(ring, -1, 0)).sum(0) * (1 if i else -1)
+    out = _cross(ring, np.roll(ring, -1, 0)).sum(0) * (1 if i else -1)
     outs.append(np.tile(out, (k + 1, 1)))
     caps.append((fan if i else fan[:, ::-1]) + start)
   return Piece(np.concatenate(ends), np.concatenate(outs), np.concatenate(caps))
