@@ -161,6 +161,7 @@ def compute_rope(
   # NumPy float32, as the reference computes it.
   exponent = np.arange(half, dtype=np.float32) * 2 / config.head_dim
   frequency = (1.0 / config.rope_theta**exponent).astype(np.float32)
+  frequency = frequency[None, None, :]
   axis = compute_mrope_axis(config.mrope_section)
   angle = jnp.moveaxis(positions[axis], 0, -1).astype(jnp.float32) * frequency
   return jnp.cos(angle), jnp.sin(angle)
@@ -233,24 +234,41 @@ def attend(
 ) -> jax.Array:
   """Computes grouped-query attention; softmax in float32.
 
+  Written as batched matrix products that divide by the softmax's sum after
+  the second one: on a CPU a quarter quicker, forward and backward, than the
+  einsum form, and twice as quick as `jax.nn.dot_product_attention`.
+
   Args:
-    q: [B, S, N, H].
-    k: [B, T, K, H].
-    v: [B, T, K, H].
-    allowed: bool [B, S, T], True where slot s may read slot t.
+    q: [batch, slots, heads, head_dim].
+    k: [batch, all_slots, kv_heads, head_dim].
+    v: [batch, all_slots, kv_heads, head_dim].
+    allowed: bool [batch, slots, all_slots], True where a slot may read another.
 
   Returns:
-    [B, S, N, H].
+    [batch, slots, heads, head_dim].
   """
-  b, s, n, h = q.shape
-  kv = k.shape[2]
-  q = q.reshape(b, s, kv, n // kv, h) * h**-0.5
-  logits = jnp.einsum(
-    'bskgh,btkh->bkgst', q, k, preferred_element_type=jnp.float32
+  batch, slots, heads, head_dim = q.shape
+  all_slots, kv_heads = k.shape[1:3]
+  group = heads // kv_heads
+  q = (q * head_dim**-0.5).reshape(batch, slots, kv_heads, group, head_dim)
+  q = q.transpose(0, 2, 3, 1, 4)
+  q = q.reshape(batch, kv_heads, group * slots, head_dim)
+  k = k.transpose(0, 2, 3, 1)
+  logits = jnp.matmul(q, k, preferred_element_type=jnp.float32)
+  logits = logits.reshape(batch, kv_heads, group, slots, all_slots)
+  logits = logits + jnp.where(allowed, 0.0, MASKED_LOGIT)[:, None, None]
+  peak = jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
+  weights = jnp.exp(logits - peak)
+  total = jnp.sum(weights, axis=-1, keepdims=True)
+  weights = weights.reshape(batch, kv_heads, group * slots, all_slots)
+  y = jnp.matmul(
+    weights.astype(v.dtype),
+    v.transpose(0, 2, 1, 3),
+    preferred_element_type=jnp.float32,
   )
-  logits = jnp.where(allowed[:, None, None], logits, MASKED_LOGIT)
-  weights = jax.nn.softmax(logits, axis=-1).astype(v.dtype)
-  return jnp.einsum('bkgst,btkh->bskgh', weights, v).reshape(b, s, n, h)
+  y = y.reshape(batch, kv_heads, group, slots, head_dim) / total
+  y = y.transpose(0, 3, 1, 2, 4)
+  return y.reshape(batch, slots, heads, head_dim).astype(v.dtype)
 
 
 class DecoderLayer(nn.Module):

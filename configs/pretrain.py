@@ -1,0 +1,84 @@
+r"""Pretrains the tiny embedding model on endless rendered pairs.
+
+  python -m vhop_jax.main --config=configs/pretrain.py \
+      --workdir=runs/pretrain
+"""
+
+import ml_collections
+
+
+def get_config(arg=None):
+  """Returns the settings; takes no argument."""
+  del arg
+  config = ml_collections.ConfigDict()
+  config.stage = 'pretrain'
+  config.seed = 0
+  config.steps = 3000
+
+  config.model = ml_collections.ConfigDict()
+  config.model.template = 'tiny'
+  config.model.tower = dict(
+    width_px=96,
+    height_px=64,
+    patch_px=4,
+    channels=(40, 80),
+    blocks=(1, 2),
+    num_heads=4,
+    num_tokens=2,
+    output_size=192,
+  )
+  config.model.decoder = dict(
+    vocab_size=320,
+    hidden_size=192,
+    num_layers=3,
+    num_heads=6,
+    num_kv_heads=2,
+    head_dim=32,
+    mlp_size=384,
+    rope_theta=1e4,
+    mrope_section=(6, 5, 5),
+    rms_norm_eps=1e-6,
+    remat='none',
+    scan_unroll=3,
+  )
+
+  config.data = dict(
+    resolution=96,
+    groups=6,
+    group_size=16,
+    views=3,
+    singles=4,
+    queries=112,
+    captions=32,
+    hard_frac=0.5,
+    vague_frac=0.12,
+    partial_frac=0.12,
+    max_query_tokens=32,
+    max_caption_tokens=24,
+  )
+  config.workers = 1
+
+  config.loss = dict(
+    temperature=0.05,
+    query_weight=1.0,
+    object_weight=1.0,
+    caption_weight=0.3,
+    attribute_weight=0.3,
+  )
+
+  config.optimizer = dict(
+    lr=1.5e-3,
+    b1=0.9,
+    b2=0.98,
+    weight_decay=0.02,
+    clip_norm=1.0,
+    warmup_steps=100,
+    schedule='cosine',
+  )
+  # A world to measure on, built beforehand; '' measures nothing.
+  config.world = 'runs/worlds/dev'
+  config.mesh = dict(data=-1, fsdp=1, tensor=1)
+  config.log_every = 20
+  config.checkpoint_every = 100
+  config.evaluate_every = 200
+  return config.lock()

@@ -1,0 +1,1 @@
+"""Feeds the trainers: endless rendered pairs, and worlds from disk."""

@@ -1,0 +1,1 @@
+"""Holds galleries: their visual tokens, embeddings and search."""

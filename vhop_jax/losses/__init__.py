@@ -1,0 +1,1 @@
+"""Holds the objectives: pure functions of scores and masks."""

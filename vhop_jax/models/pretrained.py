@@ -1,0 +1,127 @@
+"""Makes embedding models from configs and from parameter files."""
+
+from collections.abc import Mapping
+import dataclasses
+import os
+import pathlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from vhop_jax import errors
+from vhop_jax.models import decoder as decoder_lib
+from vhop_jax.models import embedder as embedder_lib
+from vhop_jax.models import parameter_file
+from vhop_jax.models import sequence as sequence_lib
+from vhop_jax.models import tokenizer as tokenizer_lib
+from vhop_jax.models import vision_conv
+from vhop_jax.typing import Params
+
+CHECKPOINTS = pathlib.Path(__file__).parent.parent / 'checkpoints'
+SHIPPED = {'tiny': CHECKPOINTS / 'tiny.safetensors'}
+
+
+@dataclasses.dataclass(frozen=True)
+class Pretrained:
+  """Holds an embedding model, ready to use.
+
+  Attributes:
+    module: the Linen module.
+    params: its parameters, `{'tower': ..., 'text': ...}`.
+    maker: lays out its sequences.
+    settings: the `model` section it was made from.
+    fingerprint: names the exact model: parameters and layout.
+  """
+
+  module: embedder_lib.Embedder
+  params: Params
+  maker: sequence_lib.SequenceMaker
+  settings: dict[str, Any]
+  fingerprint: str
+
+
+def make_module(settings: Mapping[str, Any]) -> embedder_lib.Embedder:
+  """Makes the module from a config's `model` section.
+
+  Raises:
+    UsageError: the sizes do not fit each other.
+  """
+  tower = dict(settings['tower'])
+  decoder = dict(settings['decoder'])
+  for name in ('channels', 'blocks'):
+    tower[name] = tuple(tower[name])
+  decoder['mrope_section'] = tuple(decoder['mrope_section'])
+  if tower['output_size'] != decoder['hidden_size']:
+    raise errors.UsageError(
+      f'model.tower.output_size={tower["output_size"]} must equal'
+      f' model.decoder.hidden_size={decoder["hidden_size"]}'
+    )
+  return embedder_lib.Embedder(
+    embedder_lib.EmbedderConfig(
+      tower=vision_conv.ConvTowerConfig(**tower),
+      decoder=decoder_lib.DecoderConfig(**decoder),
+    )
+  )
+
+
+def make_maker(settings: Mapping[str, Any]) -> sequence_lib.SequenceMaker:
+  """Makes the layout of sequences from a config's `model` section.
+
+  Raises:
+    UsageError: the tokenizer has more words than the model.
+  """
+  tokenizer = tokenizer_lib.load_tokenizer()
+  words = tokenizer.get_vocab_size()
+  if words > settings['decoder']['vocab_size']:
+    raise errors.UsageError(
+      f'the tokenizer has {words} tokens, more than model.decoder.vocab_size='
+      f'{settings["decoder"]["vocab_size"]}: raise it'
+    )
+  return sequence_lib.SequenceMaker(
+    tokenizer,
+    template=settings['template'],
+    grid=(1, settings['tower']['num_tokens']),
+  )
+
+
+def init_params(settings: Mapping[str, Any], rng: jax.Array) -> Params:
+  """Draws parameters, boxed with their logical axes."""
+  module = make_module(settings)
+  tower = settings['tower']
+  pixels = jnp.zeros((1, tower['height_px'], tower['width_px'], 3), jnp.uint8)
+  sequence = jax.tree.map(jnp.asarray, make_maker(settings).documents(1))
+  params: Params = module.init(rng, sequence, pixels)['params']
+  return params
+
+
+def load_embedder(name: str | os.PathLike[str]) -> Pretrained:
+  """Loads an embedding model.
+
+  Args:
+    name: 'tiny' for the one in this package, or a parameter file's path.
+
+  Raises:
+    DataError: no such file, it is damaged, or its parts do not fit.
+  """
+  path = SHIPPED.get(str(name), pathlib.Path(name))
+  params, metadata = parameter_file.load_params(path)
+  if 'model' not in metadata:
+    raise errors.DataError(
+      f'{path} holds no embedding model: give a file that pretraining wrote'
+    )
+  settings = metadata['model']
+  shapes = jax.eval_shape(lambda: init_params(settings, jax.random.key(0)))
+  parameter_file.check_shapes(params, shapes, path)
+  return make_pretrained(settings, params)
+
+
+def make_pretrained(settings: Mapping[str, Any], params: Params) -> Pretrained:
+  """Puts a `model` section and its parameters together."""
+  return Pretrained(
+    module=make_module(settings),
+    params=params,
+    maker=make_maker(settings),
+    settings=dict(settings),
+    fingerprint=parameter_file.compute_fingerprint(params, settings),
+  )

@@ -1,0 +1,244 @@
+"""Lays texts and images out as the token sequences the decoder reads.
+
+Runs on the host, in NumPy. A sequence names where each visual token goes;
+the pixels' features join on the device.
+"""
+
+from collections.abc import Mapping, Sequence as SequenceOf
+import dataclasses
+import re
+from typing import Any
+
+import flax
+import numpy as np
+import tokenizers
+
+from vhop_jax import errors
+from vhop_jax.models import tokenizer as tokenizer_lib
+from vhop_jax.typing import Bool, Int
+
+TEXT = -1  # In `visual_index`: this slot holds a text token.
+
+_IMAGE_SLOT = '{image}'
+_INSTRUCTION_SLOT = '{instruction}'
+
+
+@flax.struct.dataclass
+class Sequence:
+  """Holds a batch of right-padded token sequences.
+
+  Attributes:
+    tokens: token ids; the image placeholder at visual tokens.
+    positions: M-RoPE positions: time, height, width.
+    mask: True at tokens, False at padding.
+    visual_index: which visual token of the row's own stands here, or TEXT.
+  """
+
+  tokens: Int[np.ndarray, 'B S']
+  positions: Int[np.ndarray, 'B 3 S']
+  mask: Bool[np.ndarray, 'B S']
+  visual_index: Int[np.ndarray, 'B S']
+
+
+def to_batch(name: str, sequence: Sequence) -> dict[str, np.ndarray]:
+  """Returns the sequence's fields as entries `name/<field>` of a batch."""
+  return {
+    f'{name}/{field.name}': getattr(sequence, field.name)
+    for field in dataclasses.fields(sequence)
+  }
+
+
+def from_batch(name: str, batch: Mapping[str, Any]) -> Sequence:
+  """Takes the sequence that `to_batch` put into a batch."""
+  return Sequence(
+    **{
+      field.name: batch[f'{name}/{field.name}']
+      for field in dataclasses.fields(Sequence)
+    }
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class Template:
+  """Says what stands around an instruction and around an image.
+
+  The last token is the pooled one, and so the router's state token.
+
+  Attributes:
+    query: with the slots {instruction} and {image}.
+    document: with the slot {image}.
+    text: with the slot {instruction}.
+    punctuate: whether a text without final punctuation gets a '.'.
+  """
+
+  query: str
+  document: str
+  text: str
+  punctuate: bool
+
+
+# The chat template of Qwen3-VL-Embedding, and a short one for `tiny`, which
+# spends a third of the tokens.
+TEMPLATES = {
+  'qwen3_vl_embedding': Template(
+    query='<|im_start|>system\n{instruction}<|im_end|>\n<|im_start|>user\n'
+    '<|vision_start|>{image}<|vision_end|><|im_end|>\n'
+    '<|im_start|>assistant\n<|endoftext|>',
+    document='<|im_start|>system\nRepresent the user\'s input.<|im_end|>\n'
+    '<|im_start|>user\n<|vision_start|>{image}<|vision_end|><|im_end|>\n'
+    '<|im_start|>assistant\n<|endoftext|>',
+    text='<|im_start|>system\nRepresent the user\'s input.<|im_end|>\n'
+    '<|im_start|>user\n{instruction}<|im_end|>\n'
+    '<|im_start|>assistant\n<|endoftext|>',
+    punctuate=True,
+  ),
+  'tiny': Template(
+    query='{instruction}<|im_end|><|vision_start|>{image}<|vision_end|>'
+    '<|endoftext|>',
+    document='<|vision_start|>{image}<|vision_end|><|endoftext|>',
+    text='{instruction}<|im_end|><|endoftext|>',
+    punctuate=True,
+  ),
+}
+
+
+def add_punctuation(text: str) -> str:
+  """Ends an instruction with '.' unless a punctuation mark ends it."""
+  text = text.strip()
+  return text if re.search(r'[^\w\s]$', text) else text + '.'
+
+
+class SequenceMaker:
+  """Makes sequences for one tokenizer, template and visual grid."""
+
+  def __init__(
+    self,
+    tokenizer: tokenizers.Tokenizer,
+    *,
+    template: str,
+    grid: tuple[int, int],
+  ):
+    """Chooses the layout.
+
+    Args:
+      tokenizer: knows the special tokens.
+      template: a key of `TEMPLATES`.
+      grid: rows and columns of an image's visual tokens (after merging).
+
+    Raises:
+      UsageError: the template is unknown.
+    """
+    if template not in TEMPLATES:
+      raise errors.UsageError(
+        f'template={template!r}: choose {" or ".join(TEMPLATES)}'
+      )
+    self.template = TEMPLATES[template]
+    self.tokenizer = tokenizer
+    self.grid = grid
+    self.num_visual = grid[0] * grid[1]
+    self._image_id = tokenizer.token_to_id(tokenizer_lib.IMAGE)
+    self.pad_id = tokenizer.token_to_id(tokenizer_lib.PAD)
+
+  def queries(
+    self,
+    instructions: SequenceOf[str],
+    *,
+    images: int = 1,
+    length: int | None = None,
+  ) -> Sequence:
+    """Lays out an instruction and `images` images a row.
+
+    Args:
+      instructions: one a row.
+      images: images of each row, in order; 1 is the query image alone.
+      length: S; None takes the longest row's.
+    """
+    rows = [
+      self._row(self.template.query, self._clean(text), images)
+      for text in instructions
+    ]
+    return self._stack(rows, length)
+
+  def documents(self, count: int) -> Sequence:
+    """Lays out `count` rows of one image each, without an instruction."""
+    return self._stack([self._row(self.template.document, '', 1)] * count, None)
+
+  def texts(
+    self, texts: SequenceOf[str], *, length: int | None = None
+  ) -> Sequence:
+    """Lays out one text a row."""
+    rows = [self._row(self.template.text, self._clean(t), 0) for t in texts]
+    return self._stack(rows, length)
+
+  def segments(self, count: int) -> Sequence:
+    """Lays out `count` decisions: a selected image, then the state token.
+
+    Positions start at 0; the caller adds where the sequence stands.
+    """
+    image = self._image_row(0, 0)
+    end = ([self.pad_id], np.full((3, 1), max(self.grid)), [TEXT])
+    return self._stack([_join([image, end])] * count, None)
+
+  def _clean(self, text: str) -> str:
+    return add_punctuation(text) if self.template.punctuate else text.strip()
+
+  def _image_row(self, start: int, first_visual: int):
+    rows, columns = np.meshgrid(
+      np.arange(self.grid[0]), np.arange(self.grid[1]), indexing='ij'
+    )
+    positions = start + np.stack(
+      [np.zeros(self.num_visual, int), rows.ravel(), columns.ravel()]
+    )
+    index = first_visual + np.arange(self.num_visual)
+    return [self._image_id] * self.num_visual, positions, list(index)
+
+  def _row(self, template: str, instruction: str, images: int):
+    """Returns one row's tokens, positions [3, S] and visual index."""
+    # The slots are filled piece by piece: an instruction that contains the
+    # text '{image}' stays text.
+    pieces = re.split(r'({image}|{instruction})', template)
+    parts, position, visual = [], 0, 0
+    for piece in pieces:
+      if piece == _IMAGE_SLOT:
+        for _ in range(images):
+          parts.append(self._image_row(position, visual))
+          position += max(self.grid)
+          visual += self.num_visual
+        continue
+      text = instruction if piece == _INSTRUCTION_SLOT else piece
+      ids = self.tokenizer.encode(text, add_special_tokens=False).ids
+      steps = position + np.arange(len(ids))
+      parts.append((ids, np.tile(steps, (3, 1)), [TEXT] * len(ids)))
+      position += len(ids)
+    return _join(parts)
+
+  def _stack(self, rows, length: int | None) -> Sequence:
+    longest = max(len(tokens) for tokens, _, _ in rows)
+    length = longest if length is None else length
+    if longest > length:
+      raise errors.UsageError(
+        f'a text of {longest} tokens exceeds max_text_tokens={length}: shorten'
+        ' the instruction or raise the limit'
+      )
+    count = len(rows)
+    tokens = np.full((count, length), self.pad_id, np.int32)
+    positions = np.zeros((count, 3, length), np.int32)
+    mask = np.zeros((count, length), bool)
+    visual_index = np.full((count, length), TEXT, np.int32)
+    for i, (row_tokens, row_positions, row_visual) in enumerate(rows):
+      size = len(row_tokens)
+      tokens[i, :size] = row_tokens
+      positions[i, :, :size] = row_positions
+      mask[i, :size] = True
+      visual_index[i, :size] = row_visual
+    return Sequence(
+      tokens=tokens, positions=positions, mask=mask, visual_index=visual_index
+    )
+
+
+def _join(parts):
+  return (
+    [token for tokens, _, _ in parts for token in tokens],
+    np.concatenate([positions for _, positions, _ in parts], axis=1),
+    [index for _, _, visual in parts for index in visual],
+  )

@@ -1,0 +1,161 @@
+"""Encodes images by a small residual network that learns fast on a CPU.
+
+It is the vision tower of the `tiny` model, behind the same interface as
+Qwen3-VL's: pixels in, M visual tokens per image out. A convolutional tower
+has no DeepStack features.
+"""
+
+import dataclasses
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from vhop_jax.typing import Array, Float, UInt8, typed
+
+_LAYER_NORM_EPS = 1e-6
+
+
+@dataclasses.dataclass(frozen=True)
+class ConvTowerConfig:
+  """Sizes of the tower.
+
+  Attributes:
+    width_px: width of the images it reads.
+    height_px: height of the images it reads.
+    patch_px: side of the square of pixels that makes one position.
+    channels: channels of each stage; each later stage halves the grid.
+    blocks: residual blocks of each stage.
+    num_heads: attention heads of the pooling.
+    num_tokens: M, visual tokens per image.
+    output_size: width of a visual token, the decoder's D.
+  """
+
+  width_px: int
+  height_px: int
+  patch_px: int
+  channels: tuple[int, ...]
+  blocks: tuple[int, ...]
+  num_heads: int
+  num_tokens: int
+  output_size: int
+
+
+def space_to_depth(
+  x: Float[Array, 'B H W C'], block: int
+) -> Float[Array, 'B h w c']:
+  """Folds each `block` x `block` square of positions into the channels."""
+  b, h, w, c = x.shape
+  x = x.reshape(b, h // block, block, w // block, block, c)
+  x = x.transpose(0, 1, 3, 2, 4, 5)
+  return x.reshape(b, h // block, w // block, block * block * c)
+
+
+class Conv3x3(nn.Module):
+  """Convolves as one matrix product over the nine shifted copies.
+
+  XLA's CPU convolution has a slow gradient: at 16 x 24 positions of 64
+  channels this form took 0.4 of its time, forward and backward together.
+  """
+
+  features: int
+
+  @nn.compact
+  @typed
+  def __call__(self, x: Float[Array, 'B H W C']) -> Float[Array, 'B H W D']:
+    """Convolves with zero padding."""
+    height, width = x.shape[1:3]
+    padded = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    shifted = [
+      padded[:, i : i + height, j : j + width]
+      for i in range(3)
+      for j in range(3)
+    ]
+    return nn.Dense(self.features, name='kernel')(
+      jnp.concatenate(shifted, axis=-1)
+    )
+
+
+class ResidualBlock(nn.Module):
+  """Adds layer norm -> 3 x 3 convolution -> ReLU -> pointwise to its input."""
+
+  @nn.compact
+  @typed
+  def __call__(self, x: Float[Array, 'B H W C']) -> Float[Array, 'B H W C']:
+    """Applies the block."""
+    y = nn.LayerNorm(epsilon=_LAYER_NORM_EPS, name='norm')(x)
+    y = nn.relu(Conv3x3(x.shape[-1], name='conv')(y))
+    return x + nn.Dense(x.shape[-1], name='pointwise')(y)
+
+
+class AttentionPool(nn.Module):
+  """Pools positions into a few tokens, one learned query each."""
+
+  num_tokens: int
+  num_heads: int
+  features: int
+
+  @nn.compact
+  @typed
+  def __call__(self, x: Float[Array, 'B P C']) -> Float[Array, 'B M D']:
+    """Pools P positions into M tokens."""
+    b, p, c = x.shape
+    place = self.param(
+      'position', nn.initializers.normal(0.02), (p, c), jnp.float32
+    )
+    queries = self.param(
+      'queries',
+      nn.initializers.normal(1.0),
+      (self.num_tokens, self.num_heads, c // self.num_heads),
+      jnp.float32,
+    )
+    x = x + place[None]
+    heads = (b, p, self.num_heads, c // self.num_heads)
+    keys = nn.Dense(c, name='keys')(x).reshape(heads)
+    values = nn.Dense(c, name='values')(x).reshape(heads)
+    scores = jnp.einsum('mhd,bphd->bmhp', queries, keys)
+    weights = jax.nn.softmax(scores / jnp.sqrt(c / self.num_heads), axis=-1)
+    pooled = jnp.einsum('bmhp,bphd->bmhd', weights, values)
+    pooled = pooled.reshape(b, self.num_tokens, c)
+    tokens = nn.Dense(self.features, name='output')(pooled)
+    y = nn.LayerNorm(epsilon=_LAYER_NORM_EPS, name='norm')(tokens)
+    y = nn.Dense(self.features, name='down')(
+      nn.relu(nn.Dense(2 * self.features, name='up')(y))
+    )
+    slot = self.param(
+      'slot',
+      nn.initializers.normal(0.5),
+      (self.num_tokens, self.features),
+      jnp.float32,
+    )
+    out = nn.LayerNorm(epsilon=_LAYER_NORM_EPS, name='output_norm')(tokens + y)
+    return out + slot[None]
+
+
+class ConvTower(nn.Module):
+  """Maps images to visual tokens."""
+
+  config: ConvTowerConfig
+
+  @nn.compact
+  @typed
+  def __call__(self, pixels: UInt8[Array, 'B H W 3']) -> Float[Array, 'B M D']:
+    """Encodes images of exactly `config`'s size, sRGB in 0..255."""
+    config = self.config
+    x = pixels.astype(jnp.float32) / 127.5 - 1.0
+    x = space_to_depth(x, config.patch_px)
+    x = nn.Dense(config.channels[0], name='patch')(x)
+    for stage, (features, blocks) in enumerate(
+      zip(config.channels, config.blocks, strict=True)
+    ):
+      if stage:
+        x = nn.LayerNorm(epsilon=_LAYER_NORM_EPS, name=f'stride_norm_{stage}')(
+          x
+        )
+        x = nn.Dense(features, name=f'stride_{stage}')(space_to_depth(x, 2))
+      for block in range(blocks):
+        x = ResidualBlock(name=f'stage_{stage}_block_{block}')(x)
+    x = nn.LayerNorm(epsilon=_LAYER_NORM_EPS, name='norm')(x)
+    return AttentionPool(
+      config.num_tokens, config.num_heads, config.output_size, name='pool'
+    )(x.reshape(x.shape[0], -1, x.shape[-1]))

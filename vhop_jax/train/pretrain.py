@@ -1,0 +1,208 @@
+"""Stage 0: makes the standard embedding model by contrast."""
+
+from collections.abc import Mapping
+import pathlib
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import ml_collections
+
+from vhop_jax.data import pairs
+from vhop_jax.evaluate import hops
+from vhop_jax.index import gallery as gallery_lib
+from vhop_jax.losses import contrastive
+from vhop_jax.models import embedder as embedder_lib
+from vhop_jax.models import parameter_file
+from vhop_jax.models import pretrained
+from vhop_jax.models import sequence as sequence_lib
+from vhop_jax.train import loop
+from vhop_jax.train import state as state_lib
+from vhop_jax.typing import Array, Float, Int, Params, typed
+from vhop_jax.worlds import world as world_lib
+
+RESULT_FILE = 'embedder.safetensors'
+_MAX_LOG_SCALE = 4.6  # ln 100, CLIP's bound on the inverse temperature.
+
+
+class PretrainHeads(nn.Module):
+  """What pretraining adds to the tower's tokens and drops afterwards."""
+
+  label_counts: tuple[int, ...]
+  features: int
+  temperature: float
+
+  def setup(self) -> None:
+    """Declares the heads and the learned scales."""
+    self.object_projection = nn.Dense(self.features)
+    self.attributes = [nn.Dense(count) for count in self.label_counts]
+    start = nn.initializers.constant(-jnp.log(self.temperature))
+    self.object_scale = self.param('object_scale', start, (), jnp.float32)
+    self.query_scale = self.param('query_scale', start, (), jnp.float32)
+
+  def __call__(
+    self, visual: Float[Array, 'N M D']
+  ) -> tuple[Float[Array, 'N M F'], list[Float[Array, 'N M K']], Array, Array]:
+    """Returns object embeddings, label logits, and both inverse temperatures."""
+    scales = jnp.exp(
+      jnp.minimum(
+        jnp.stack([self.object_scale, self.query_scale]), _MAX_LOG_SCALE
+      )
+    )
+    return (
+      embedder_lib.normalize(self.object_projection(visual)),
+      [head(visual) for head in self.attributes],
+      scales[0],
+      scales[1],
+    )
+
+
+@typed
+def compute_object_loss(
+  embeddings: Float[Array, 'N M F'],
+  objects: Int[Array, 'N M'],
+  scale: Float[Array, ''],
+) -> Float[Array, '']:
+  """Contrasts the pictured objects of a batch: same thing, other view.
+
+  Args:
+    embeddings: one a visual token, normalised; token m shows object m.
+    objects: which object each token shows.
+    scale: inverse temperature.
+  """
+  count, per_image = objects.shape
+  flat = embeddings.reshape(count * per_image, -1)
+  labels = objects.reshape(-1)
+  images = jnp.repeat(jnp.arange(count), per_image)
+  other_image = images[:, None] != images[None, :]
+  same = labels[:, None] == labels[None, :]
+  losses = contrastive.info_nce(
+    scale * (flat @ flat.T), same & other_image, other_image | ~same
+  )
+  return losses.mean()
+
+
+def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Trains and writes `workdir/embedder.safetensors`."""
+  settings = config.model.to_dict()
+  module = pretrained.make_module(settings)
+  maker = pretrained.make_maker(settings)
+  heads = PretrainHeads(
+    label_counts=pairs.count_labels(),
+    features=settings['decoder']['hidden_size'],
+    temperature=config.loss.temperature,
+  )
+  batches = pairs.PairBatches(
+    pairs.PairSpec(
+      seed=config.seed,
+      template=config.model.template,
+      grid=maker.grid,
+      **config.data,
+    ),
+    workers=config.workers,
+  )
+
+  def init(rng: Array) -> Params:
+    rng_embedder, rng_heads = jax.random.split(rng)
+    tower = settings['tower']
+    visual = jnp.zeros((1, tower['num_tokens'], tower['output_size']))
+    return {
+      'embedder': pretrained.init_params(settings, rng_embedder),
+      'heads': heads.init(rng_heads, visual)['params'],
+    }
+
+  def loss(
+    params: Params, batch: Mapping[str, Any], rng: Array, step: Array
+  ) -> tuple[Array, dict[str, Array]]:
+    del rng, step
+    apply = lambda *args, method: module.apply(  # noqa: E731
+      {'params': params['embedder']}, *args, method=method
+    )
+    visual = apply(batch['pixels'], method='encode_images')
+    count = visual.shape[0]
+    objects, logits, object_scale, query_scale = heads.apply(
+      {'params': params['heads']}, visual
+    )
+    object_loss = compute_object_loss(objects, batch['object'], object_scale)
+    attribute_loss = sum(
+      contrastive.cross_entropy(
+        head.reshape(-1, head.shape[-1]), batch['attributes'][..., i].reshape(-1)
+      ).mean()
+      for i, head in enumerate(logits)
+    )
+    documents = jax.tree.map(jnp.asarray, maker.documents(1))
+    documents = jax.tree.map(
+      lambda x: jnp.broadcast_to(x, (count, *x.shape[1:])), documents
+    )
+    gallery = apply(documents, visual, method='embed')
+    source = batch['query_source']
+    queries = apply(
+      sequence_lib.from_batch('query', batch), visual[source], method='embed'
+    )
+    candidates = jnp.arange(count)[None] != source[:, None]
+    scores = query_scale * (queries @ gallery.T)
+    query_loss = contrastive.info_nce(
+      scores, batch['query_positive'], candidates
+    ).mean()
+    captions = apply(
+      sequence_lib.from_batch('caption', batch), None, method='embed'
+    )
+    caption_scores = query_scale * (captions @ gallery.T)
+    everything = jnp.ones_like(batch['caption_positive'])
+    caption_loss = contrastive.info_nce(
+      caption_scores, batch['caption_positive'], everything
+    ).mean()
+    total = (
+      config.loss.query_weight * query_loss
+      + config.loss.object_weight * object_loss
+      + config.loss.caption_weight * caption_loss
+      + config.loss.attribute_weight * attribute_loss
+    )
+    return total, {
+      'query': query_loss,
+      'object': object_loss,
+      'caption': caption_loss,
+      'attribute': attribute_loss,
+      'query_r1': contrastive.compute_recall(
+        scores, batch['query_positive'], candidates
+      ),
+      'caption_r1': contrastive.compute_recall(
+        caption_scores, batch['caption_positive'], everything
+      ),
+    }
+
+  evaluate = None
+  if config.world:
+    world = world_lib.load_world(config.world)
+    pixels = world_lib.read_pixels(config.world)
+
+    def evaluate(params: Params) -> dict[str, float]:  # noqa: F811
+      model = pretrained.make_pretrained(settings, params['embedder'])
+      gallery = gallery_lib.make_gallery(model, world, pixels)
+      return hops.compute_told_recall(model, gallery, seed=config.seed)
+
+  try:
+    params = loop.train(
+      state_lib.Stage(
+        init=init, loss=loss, batches=batches, evaluate=evaluate
+      ),
+      steps=config.steps,
+      seed=config.seed,
+      optimizer=config.optimizer.to_dict(),
+      log_every=config.log_every,
+      checkpoint_every=config.checkpoint_every,
+      evaluate_every=config.evaluate_every,
+      workdir=workdir,
+      mesh=config.mesh.to_dict(),
+      config=config.to_dict(),
+    )
+  finally:
+    batches.close()
+  path = pathlib.Path(workdir) / RESULT_FILE
+  parameter_file.save_params(
+    path,
+    jax.device_get(params['embedder']),
+    {'model': settings, 'training': config.to_dict()},
+  )
+  print(f'wrote the embedding model to {path}')
