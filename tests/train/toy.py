@@ -73,28 +73,24 @@ def init(rng):
       'bias': boxed(jnp.zeros(4 * WIDTH), ('mlp',)),
     },
     'last': {
-      'kernel': boxed(
-        jax.random.normal(rng_v, (4 * WIDTH,)) / WIDTH, ('mlp',)
-      )
+      'kernel': boxed(jax.random.normal(rng_v, (4 * WIDTH,)) / WIDTH, ('mlp',))
     },
   }
 
 
-def loss(params, batch, rng, step):
+def loss(params, batch, rng, step, dropout=0.1):
   del step
   hidden = jnp.einsum('bd,dm->bm', batch['x'], params['first']['kernel'])
   hidden = hidden + params['first']['bias'][None]
   # Dropout, so that a wrong key after resuming shows.
-  keep = jax.random.bernoulli(rng, 0.9, hidden.shape)
+  keep = jax.random.bernoulli(rng, 1 - dropout, hidden.shape)
   y = jnp.einsum('bm,m->b', hidden * keep, params['last']['kernel'])
   error = jnp.mean((y - batch['y']) ** 2)
   return error, {'mean_y': jnp.mean(y)}
 
 
 def make_stage(batches: Any = None, **fields: Any) -> Stage:
-  return Stage(
-    init=init, loss=loss, batches=batches or Batches(), **fields
-  )
+  return Stage(init=init, loss=loss, batches=batches or Batches(), **fields)
 
 
 def train(workdir, stage=None, **changes):

@@ -215,7 +215,7 @@ def _prepare(
       params=state_lib.merge_trainable(trained, state.params),
       opt_state=opt_state,
     )
-    scalars = {'loss': loss, **named, 'grad_norm': optax.global_norm(grads)}
+    scalars = {'loss': loss, **named, 'grad_norm': optax.tree.norm(grads)}
     return next_state, scalars
 
   state = jax.jit(init, out_shardings=shardings)(
@@ -270,7 +270,7 @@ def _catch_signals() -> Iterator[list[str]]:
     caught.append(f'stopped by {signal.Signals(number).name}')
     signal.signal(number, previous[number])
 
-  for number in (signal.SIGTERM, signal.SIGINT):
+  for number in (int(signal.SIGTERM), int(signal.SIGINT)):
     previous[number] = signal.signal(number, note)
   try:
     yield caught
