@@ -1,25 +1,26 @@
 """The text decoder of Qwen3-VL: interleaved M-RoPE, QK-norm, GQA, SwiGLU.
 
-One implementation serves every size, from `tiny` to 8B. Letters: B batch,
-S sequence, T cache slots (S_max), D hidden width, N query heads, K key-value
-heads, G query heads per key-value head, H head width, F MLP width, V
-vocabulary, L layers.
+One implementation serves every size, from `tiny` to 8B. Axes that the
+glossary in `vhop_jax.typing` does not name are words: `layers`, `heads`,
+`kv_heads`, `head_dim`, `mlp`, `half` (of head_dim), `slots` (the places of a
+cache), `taps` (DeepStack features, one for each of the first decoder layers).
 
-Parameters (float32; `layers` is stacked along a leading axis by `nn.scan`):
+Parameters, float32; `layers` are stacked along a leading axis by `nn.scan`;
+the names in brackets are also the logical axes for sharding:
 
-    embedding                      [V, D]      (vocab, embed)
-    layers/attention_norm/scale    [L, D]      (layers, embed)
-    layers/query/kernel            [L, D, N, H](layers, embed, heads, head_dim)
-    layers/key/kernel              [L, D, K, H](layers, embed, kv_heads, ..)
-    layers/value/kernel            [L, D, K, H]
-    layers/query_norm/scale        [L, H]      (layers, head_dim)
-    layers/key_norm/scale          [L, H]
-    layers/out/kernel              [L, N, H, D](layers, heads, head_dim, embed)
-    layers/mlp_norm/scale          [L, D]
-    layers/gate/kernel             [L, D, F]   (layers, embed, mlp)
-    layers/up/kernel               [L, D, F]
-    layers/down/kernel             [L, F, D]   (layers, mlp, embed)
-    final_norm/scale               [D]         (embed)
+    embedding                    [vocab, embed]
+    layers/attention_norm/scale  [layers, embed]
+    layers/query/kernel          [layers, embed, heads, head_dim]
+    layers/key/kernel            [layers, embed, kv_heads, head_dim]
+    layers/value/kernel          [layers, embed, kv_heads, head_dim]
+    layers/query_norm/scale      [layers, head_dim]
+    layers/key_norm/scale        [layers, head_dim]
+    layers/out/kernel            [layers, heads, head_dim, embed]
+    layers/mlp_norm/scale        [layers, embed]
+    layers/gate/kernel           [layers, embed, mlp]
+    layers/up/kernel             [layers, embed, mlp]
+    layers/down/kernel           [layers, mlp, embed]
+    final_norm/scale             [embed]
 """
 
 import dataclasses
@@ -32,6 +33,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from vhop_jax import errors
+from vhop_jax.typing import Array, Bool, Float, Int, Int32, typed
 
 # Large and finite: a row without any allowed slot softmaxes to finite values
 # (padding in front of the first token), where -inf would give NaN.
@@ -44,7 +46,7 @@ class DecoderConfig:
 
   Attributes:
     vocab_size: rows of the embedding table.
-    hidden_size: width D of the residual stream.
+    hidden_size: width of the residual stream.
     num_layers: number of decoder layers.
     num_heads: query heads.
     num_kv_heads: key-value heads; divides `num_heads`.
@@ -95,20 +97,23 @@ class Cache:
   """Keys and values of the slots seen so far.
 
   Attributes:
-    k: [L, B, T, K, H] rotated keys.
-    v: [L, B, T, K, H] values.
-    mask: bool [B, T], True at filled slots that hold a token (no padding).
-    length: int32 scalar, slots filled; the same for every row.
+    k: rotated keys.
+    v: values.
+    mask: True at filled slots that hold a token (no padding).
+    length: slots filled; the same for every row.
   """
 
-  k: jax.Array
-  v: jax.Array
-  mask: jax.Array
-  length: jax.Array
+  k: Float[Array, 'layers B slots kv_heads head_dim']
+  v: Float[Array, 'layers B slots kv_heads head_dim']
+  mask: Bool[Array, 'B slots']
+  length: Int32[Array, '']
 
 
 def make_cache(
-  config: DecoderConfig, batch: int, max_length: int, dtype=jnp.float32
+  config: DecoderConfig,
+  batch: int,
+  max_length: int,
+  dtype: jnp.dtype = jnp.float32,
 ) -> Cache:
   """Makes an empty cache of `max_length` slots.
 
@@ -145,17 +150,18 @@ def compute_mrope_axis(section: tuple[int, int, int]) -> np.ndarray:
   return axis
 
 
+@typed
 def compute_rope(
-  config: DecoderConfig, positions: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+  config: DecoderConfig, positions: Int[Array, '3 B S']
+) -> tuple[Float[Array, 'B S half'], Float[Array, 'B S half']]:
   """Computes the rotary cosines and sines in float32.
 
   Args:
     config: gives theta, the head width and the M-RoPE section.
-    positions: int [3, B, S], time, height and width of each slot.
+    positions: time, height and width of each slot.
 
   Returns:
-    cos and sin, each float32 [B, S, H // 2].
+    cos and sin of each frequency's angle.
   """
   half = config.head_dim // 2
   # NumPy float32, as the reference computes it.
@@ -167,8 +173,13 @@ def compute_rope(
   return jnp.cos(angle), jnp.sin(angle)
 
 
-def apply_rope(x: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
-  """Rotates the pairs (i, i + H/2) of x [B, S, heads, H] in float32."""
+@typed
+def apply_rope(
+  x: Float[Array, 'B S heads head_dim'],
+  cos: Float[Array, 'B S half'],
+  sin: Float[Array, 'B S half'],
+) -> Float[Array, 'B S heads head_dim']:
+  """Rotates the pairs (i, i + head_dim / 2) of x in float32."""
   first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
   cos, sin = cos[:, :, None, :], sin[:, :, None, :]
   rotated = jnp.concatenate(
@@ -184,8 +195,8 @@ class RMSNorm(nn.Module):
   axis_name: str
 
   @nn.compact
-  def __call__(self, x: jax.Array) -> jax.Array:
-    """Normalises x, [..., D]."""
+  def __call__(self, x: Float[Array, '*axes D']) -> Float[Array, '*axes D']:
+    """Normalises x."""
     scale = self.param(
       'scale',
       nn.with_logical_partitioning(nn.initializers.ones, (self.axis_name,)),
@@ -198,20 +209,22 @@ class RMSNorm(nn.Module):
 
 
 class Linear(nn.Module):
-  """Contracts the last `len(inputs)` axes of x with a kernel, no bias.
+  """Contracts the last `len(inputs)` axes of x with a kernel.
 
   Attributes:
     inputs: (size, logical axis) of each contracted axis.
     outputs: (size, logical axis) of each axis that replaces them.
     dtype: of the computation.
+    use_bias: adds a bias (the vision tower does, the decoder does not).
   """
 
   inputs: tuple[tuple[int, str], ...]
   outputs: tuple[tuple[int, str], ...]
   dtype: jnp.dtype = jnp.float32
+  use_bias: bool = False
 
   @nn.compact
-  def __call__(self, x: jax.Array) -> jax.Array:
+  def __call__(self, x: Float[Array, '...']) -> Float[Array, '...']:
     """Maps x [..., *inputs] to [..., *outputs]."""
     shape = tuple(size for size, _ in self.inputs + self.outputs)
     names = tuple(name for _, name in self.inputs + self.outputs)
@@ -226,12 +239,26 @@ class Linear(nn.Module):
     # One plain matrix product: on a CPU quicker than a general contraction.
     y = x.reshape(*x.shape[: x.ndim - n], fan_in).astype(self.dtype)
     y = y @ kernel.reshape(fan_in, -1).astype(self.dtype)
+    if self.use_bias:
+      bias = self.param(
+        'bias',
+        nn.with_logical_partitioning(
+          nn.initializers.zeros, tuple(name for _, name in self.outputs)
+        ),
+        tuple(size for size, _ in self.outputs),
+        jnp.float32,
+      )
+      y += bias.reshape((1,) * (y.ndim - 1) + (-1,)).astype(self.dtype)
     return y.reshape(*y.shape[:-1], *(size for size, _ in self.outputs))
 
 
+@typed
 def attend(
-  q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array
-) -> jax.Array:
+  q: Float[Array, 'B S heads head_dim'],
+  k: Float[Array, 'B slots kv_heads head_dim'],
+  v: Float[Array, 'B slots kv_heads head_dim'],
+  allowed: Bool[Array, '#B S slots'],
+) -> Float[Array, 'B S heads head_dim']:
   """Computes grouped-query attention; softmax in float32.
 
   Written as batched matrix products that divide by the softmax's sum after
@@ -239,36 +266,36 @@ def attend(
   einsum form, and twice as quick as `jax.nn.dot_product_attention`.
 
   Args:
-    q: [batch, slots, heads, head_dim].
-    k: [batch, all_slots, kv_heads, head_dim].
-    v: [batch, all_slots, kv_heads, head_dim].
-    allowed: bool [batch, slots, all_slots], True where a slot may read another.
+    q: queries; `heads` is a multiple of `kv_heads`.
+    k: keys.
+    v: values.
+    allowed: True where a query's slot may read a key's.
 
   Returns:
-    [batch, slots, heads, head_dim].
+    The weighted values.
   """
-  batch, slots, heads, head_dim = q.shape
-  all_slots, kv_heads = k.shape[1:3]
+  batch, length, heads, head_dim = q.shape
+  slots, kv_heads = k.shape[1:3]
   group = heads // kv_heads
-  q = (q * head_dim**-0.5).reshape(batch, slots, kv_heads, group, head_dim)
+  q = (q * head_dim**-0.5).reshape(batch, length, kv_heads, group, head_dim)
   q = q.transpose(0, 2, 3, 1, 4)
-  q = q.reshape(batch, kv_heads, group * slots, head_dim)
+  q = q.reshape(batch, kv_heads, group * length, head_dim)
   k = k.transpose(0, 2, 3, 1)
   logits = jnp.matmul(q, k, preferred_element_type=jnp.float32)
-  logits = logits.reshape(batch, kv_heads, group, slots, all_slots)
+  logits = logits.reshape(batch, kv_heads, group, length, slots)
   logits = logits + jnp.where(allowed, 0.0, MASKED_LOGIT)[:, None, None]
   peak = jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
   weights = jnp.exp(logits - peak)
   total = jnp.sum(weights, axis=-1, keepdims=True)
-  weights = weights.reshape(batch, kv_heads, group * slots, all_slots)
+  weights = weights.reshape(batch, kv_heads, group * length, slots)
   y = jnp.matmul(
     weights.astype(v.dtype),
     v.transpose(0, 2, 1, 3),
     preferred_element_type=jnp.float32,
   )
-  y = y.reshape(batch, kv_heads, group, slots, head_dim) / total
+  y = y.reshape(batch, kv_heads, group, length, head_dim) / total
   y = y.transpose(0, 3, 1, 2, 4)
-  return y.reshape(batch, slots, heads, head_dim).astype(v.dtype)
+  return y.reshape(batch, length, heads, head_dim).astype(v.dtype)
 
 
 class DecoderLayer(nn.Module):
@@ -282,12 +309,12 @@ class DecoderLayer(nn.Module):
     """Runs the layer.
 
     Args:
-      carry: (hidden [B, S, D], int32 index of this layer).
-      cached: None, or this layer's (k, v), each [B, T, K, H].
-      rope: cos and sin, each [B, S, H // 2].
-      allowed: bool [B, S, T] (T = S without a cache).
+      carry: (hidden [B, S, D], index of this layer).
+      cached: None, or this layer's (k, v) in the cache.
+      rope: cos and sin, see `compute_rope`.
+      allowed: bool [B, S, slots] (slots = S without a cache).
       slot: first slot of the segment in the cache; unused without one.
-      deepstack: None or [K, B, S, D].
+      deepstack: None or [taps, B, S, D].
 
     Returns:
       The new carry and the layer's updated (k, v), or None without a cache.
@@ -331,7 +358,7 @@ class DecoderLayer(nn.Module):
     x += linear('down', mlp, embed)(nn.silu(gate) * up)
 
     if deepstack is not None:
-      # Dynamic indexing, so that no [L, B, S, D] array is made.
+      # Dynamic indexing, so that no [layers, B, S, D] array is made.
       taps = deepstack.shape[0]
       tap = jax.lax.dynamic_index_in_dim(
         deepstack, jnp.minimum(index, taps - 1), keepdims=False
@@ -379,31 +406,33 @@ class Decoder(nn.Module):
     )(config, self.dtype)
     self.final_norm = RMSNorm(config.rms_norm_eps, 'embed')
 
-  def embed(self, tokens: jax.Array) -> jax.Array:
-    """Looks up the embeddings [B, S, D] of tokens, int [B, S]."""
+  @typed
+  def embed(self, tokens: Int[Array, 'B S']) -> Float[Array, 'B S D']:
+    """Looks up the embeddings of tokens."""
     return jnp.take(self.embedding, tokens, axis=0).astype(self.dtype)
 
+  @typed
   def __call__(
     self,
-    embeddings: jax.Array,
-    positions: jax.Array,
-    mask: jax.Array,
+    embeddings: Float[Array, 'B S D'],
+    positions: Int[Array, '3 B S'],
+    mask: Bool[Array, 'B S'],
     *,
     cache: Cache | None = None,
-    deepstack: jax.Array | None = None,
-  ) -> tuple[jax.Array, Cache | None]:
+    deepstack: Float[Array, 'taps B S D'] | None = None,
+  ) -> tuple[Float[Array, 'B S D'], Cache | None]:
     """Runs the layers over one segment.
 
     Args:
-      embeddings: [B, S, D].
-      positions: int [3, B, S], M-RoPE positions (time, height, width).
-      mask: bool [B, S], True at tokens, False at padding.
+      embeddings: of text (see `embed`) and of visual tokens.
+      positions: M-RoPE positions (time, height, width).
+      mask: True at tokens, False at padding.
       cache: slots before this segment; the segment is written at slots
         length .. length + S.
-      deepstack: [K, B, S, D], added after layers 0 .. K - 1; zeros at text.
+      deepstack: added after layers 0 .. taps - 1; zeros at text.
 
     Returns:
-      Hidden states [B, S, D] and the new cache (None without a cache).
+      Hidden states and the new cache (None without a cache).
     """
     size = embeddings.shape[1]
     slots = jnp.arange(size)
