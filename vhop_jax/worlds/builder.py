@@ -4,13 +4,10 @@ Everything is written into a folder beside the target and renamed at the end,
 so a build that was interrupted leaves nothing that looks whole.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 import contextlib
 import dataclasses
-import hashlib
-import io
 import json
-import logging
 import os
 import pathlib
 import shutil
@@ -19,18 +16,15 @@ import time
 from typing import Any
 
 import numpy as np
-import tensorflow_datasets as tfds
 from tqdm import auto as tqdm_lib
 
 import vhop_jax
 from vhop_jax import errors
 from vhop_jax.worlds import family as family_lib
-from vhop_jax.worlds import geometry, render, render_pool, verify
+from vhop_jax.worlds import geometry, records, render, render_pool, verify
 from vhop_jax.worlds import world as world_lib
 
-FAMILIES_PER_PIECE = 8
-IMAGES_PER_PIECE = 64
-_KEY_BITS = 128  # Of the keys by which TFDS sorts what does not fit in memory.
+FAMILIES_PER_PIECE = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,80 +46,6 @@ class BuildResult:
   queries: int
   dropped: int
   secs: float
-
-
-class _WorldBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
-  """Writes rows that were made elsewhere, in their order."""
-
-  VERSION = tfds.core.Version(world_lib.DATASET_VERSION)
-  SPLIT: str
-  DESCRIPTION: str
-
-  def __init__(
-    self,
-    *,
-    rows: Iterable[dict[str, Any]],
-    count: int,
-    size_px: tuple[int, int],
-    **kwargs: Any,
-  ):
-    self._rows, self._count, self._size_px = rows, count, size_px
-    super().__init__(file_format='array_record', **kwargs)
-
-  def _make_features(self) -> dict[str, Any]:
-    raise NotImplementedError
-
-  def _info(self) -> tfds.core.DatasetInfo:
-    # TFDS's other way to make the info looks for files beside this module.
-    return tfds.core.DatasetInfo(
-      builder=self,
-      description=self.DESCRIPTION,
-      features=tfds.features.FeaturesDict(self._make_features()),
-      disable_shuffling=True,
-    )
-
-  def _split_generators(self, dl_manager: Any) -> dict[str, Any]:
-    return {self.SPLIT: self._generate_examples()}
-
-  def _generate_examples(self) -> Iterator[tuple[int, dict[str, Any]]]:
-    for i, row in enumerate(self._rows):
-      # Beyond 1 GB TFDS sorts on disk, in buckets by the key's upper bits.
-      yield (i << _KEY_BITS) // self._count, row
-
-
-class VhopImages(_WorldBuilder, skip_registration=True):
-  """Writes the gallery of a world, one image a row."""
-
-  name = world_lib.DATASETS[world_lib.IMAGES_SPLIT]
-  SPLIT = world_lib.IMAGES_SPLIT
-  DESCRIPTION = 'Rendered scenes of one or two objects, in the order of ids.'
-
-  def _make_features(self) -> dict[str, Any]:
-    width_px, height_px = self._size_px
-    return {
-      'id': tfds.features.Text(),
-      'family': np.int64,
-      'image': tfds.features.Image(
-        shape=(height_px, width_px, 3), encoding_format='png'
-      ),
-      'objects': tfds.features.Text(),
-      'scene': tfds.features.Text(),
-    }
-
-
-class VhopQueries(_WorldBuilder, skip_registration=True):
-  """Writes the queries of a world, one a row."""
-
-  name = world_lib.DATASETS[world_lib.QUERIES_SPLIT]
-  SPLIT = world_lib.QUERIES_SPLIT
-  DESCRIPTION = 'Multi-hop questions over the images of one world.'
-
-  def _make_features(self) -> dict[str, Any]:
-    texts = ('id', 'image', 'instruction', 'hops', 'chains', 'answers')
-    return {
-      'family': np.int64,
-      **{name: tfds.features.Text() for name in texts},
-    }
 
 
 def build_world(
@@ -195,57 +115,70 @@ def build_world(
 
 
 def make_world(
-  spec: world_lib.Spec, pool: render_pool.RenderPool, progress: bool = False
+  spec: world_lib.Spec, pool: render_pool.RenderPool
 ) -> world_lib.World:
-  """Makes all families and shuffles their images into one gallery."""
-  pieces = [
-    (spec, start, min(start + FAMILIES_PER_PIECE, spec.families))
-    for start in range(0, spec.families, FAMILIES_PER_PIECE)
-  ]
-  families = []
-  with _progress_bar(spec.families, 'families', spec.name, progress) as bar:
-    for piece in pool.map(render_pool.make_families, pieces):
-      families += piece
-      bar.update(len(piece))
+  """Makes a world without pixels, queries unchecked."""
+  made: list[render_pool.MadeFamily] = []
+  for pieces, _ in pool.map(
+    render_pool.make_families, _make_tasks(spec, rendered=False)
+  ):
+    made += pieces
+  return _assemble(spec, made, draw_ids(spec))
+
+
+def draw_ids(spec: world_lib.Spec) -> dict[tuple[int, str], int]:
+  """Draws each image's position in the gallery, a shuffle of the whole world.
+
+  Returns:
+    The position by family and slot.
+  """
   slots = [
-    (family.number, slot) for family, scenes in families for slot in scenes
+    (family, slot)
+    for family in range(spec.families)
+    for slot in family_lib.list_slots(spec, family)
   ]
   rng = family_lib.make_rng(spec, f'all {spec.families}', 'ids')
-  order = rng.permutation(len(slots))
-  ids = {
-    slots[source]: world_lib.format_id(position, len(slots))
-    for position, source in enumerate(order)
+  positions = rng.permutation(len(slots))
+  return {
+    slot: int(position) for slot, position in zip(slots, positions, strict=True)
   }
-  images = sorted(
-    (
-      world_lib.ImageRecord(
-        id=ids[family.number, slot],
-        family=family.number,
-        objects=family.images[slot],
-        scene=scene,
-      )
-      for family, scenes in families
-      for slot, scene in scenes.items()
-    ),
-    key=lambda image: image.id,
-  )
-  queries = [
-    query
-    for family, _ in families
-    for query in _make_queries(spec, family, ids)
+
+
+def _make_tasks(
+  spec: world_lib.Spec, *, rendered: bool
+) -> list[tuple[world_lib.Spec, int, int, bool]]:
+  """Cuts a world into pieces of a few families."""
+  return [
+    (spec, start, min(start + FAMILIES_PER_PIECE, spec.families), rendered)
+    for start in range(0, spec.families, FAMILIES_PER_PIECE)
   ]
-  return world_lib.World(spec, tuple(images), tuple(queries))
+
+
+def _make_images(
+  made: render_pool.MadeFamily,
+  positions: dict[tuple[int, str], int],
+) -> dict[str, world_lib.ImageRecord]:
+  """Makes the records of a family's images, by slot."""
+  number = made.family.number
+  return {
+    slot: world_lib.ImageRecord(
+      id=world_lib.format_id(positions[number, slot], len(positions)),
+      family=number,
+      objects=made.family.images[slot],
+      scene=scene,
+    )
+    for slot, scene in made.scenes.items()
+  }
 
 
 def _make_queries(
   spec: world_lib.Spec,
   family: family_lib.Family,
-  ids: dict[tuple[int, str], str],
+  images: dict[str, world_lib.ImageRecord],
 ) -> list[world_lib.Query]:
   """Makes the two queries of a family."""
   chains = [
-    tuple(ids[family.number, slot] for slot in route.slots)
-    for route in family.routes
+    tuple(images[slot].id for slot in route.slots) for route in family.routes
   ]
   queries = []
   for i, route in enumerate(family.routes):
@@ -254,7 +187,7 @@ def _make_queries(
       world_lib.Query(
         id=f'{family.number}_{route.relations[0]}',
         family=family.number,
-        image=ids[family.number, route.query],
+        image=images[route.query].id,
         instruction=family.instructions[i],
         hops=family.hops[i],
         chains=tuple(valid),
@@ -264,6 +197,22 @@ def _make_queries(
   return queries
 
 
+def _assemble(
+  spec: world_lib.Spec,
+  made: Sequence[render_pool.MadeFamily],
+  positions: dict[tuple[int, str], int],
+) -> world_lib.World:
+  """Puts all families together."""
+  images: list[world_lib.ImageRecord] = []
+  queries: list[world_lib.Query] = []
+  for one in made:
+    own = _make_images(one, positions)
+    images += own.values()
+    queries += _make_queries(spec, one.family, own)
+  images.sort(key=lambda image: int(image.id))
+  return world_lib.World(spec, tuple(images), tuple(queries))
+
+
 def _write(
   spec: world_lib.Spec,
   folder: pathlib.Path,
@@ -271,43 +220,43 @@ def _write(
   progress: bool,
 ) -> dict[str, Any]:
   """Makes a world and writes it into a folder; returns its header."""
-  world = make_world(spec, pool, progress)
+  size_px = render.size_from_resolution(spec.resolution)
+  positions = draw_ids(spec)
+  digests = [b''] * len(positions)
+  drivers: set[str] = set()
+  finished: list[render_pool.MadeFamily] = []
+
+  def make_rows() -> Iterator[tuple[int, dict[str, Any]]]:
+    tasks = _make_tasks(spec, rendered=True)
+    with _make_bar(len(positions), spec.name, progress) as bar:
+      for pieces, driver in pool.map(render_pool.make_families, tasks):
+        drivers.add(driver)
+        for made in pieces:
+          for slot, image in _make_images(made, positions).items():
+            position = positions[made.family.number, slot]
+            digests[position] = made.digests[slot]
+            yield position, {**image.to_row(), 'image': made.files[slot]}
+          bar.update(len(made.files))
+          # All but the pictures is needed once more for the queries.
+          finished.append(dataclasses.replace(made, files={}, digests={}))
+
+  records.write_rows(
+    folder, records.IMAGES_SPLIT, make_rows(), len(positions), size_px
+  )
+  world = _assemble(spec, finished, positions)
   refused = verify.find_refused_queries(world)
   world = dataclasses.replace(
     world, queries=tuple(q for q in world.queries if q.id not in refused)
   )
   if not world.queries:
     raise RuntimeError(f'the verifier refused all queries: {refused}')
-  size_px = render.size_from_resolution(spec.resolution)
-  digest = hashlib.sha256()
-  renderers: set[str] = set()
-
-  def make_rows() -> Iterator[dict[str, Any]]:
-    rows = [image.to_row() for image in world.images]
-    pieces = [
-      [row['scene'] for row in rows[i : i + IMAGES_PER_PIECE]]
-      for i in range(0, len(rows), IMAGES_PER_PIECE)
-    ]
-    tasks = ((spec.resolution, texts) for texts in pieces)
-    i = 0
-    with _progress_bar(len(rows), 'images', spec.name, progress) as bar:
-      for files, raw, info in pool.map(render_pool.render_pngs, tasks):
-        renderers.add(info)
-        for file, pixels in zip(files, raw, strict=True):
-          digest.update(pixels)
-          yield {**rows[i], 'image': file}
-          i += 1
-        bar.update(len(files))
-
-  query_rows = [query.to_row() for query in world.queries]
-  with _quiet_tfds():
-    for builder_class, rows, count in (
-      (VhopImages, make_rows(), len(world.images)),
-      (VhopQueries, query_rows, len(query_rows)),
-    ):
-      builder_class(
-        rows=rows, count=count, size_px=size_px, data_dir=folder
-      ).download_and_prepare()
+  records.write_rows(
+    folder,
+    records.QUERIES_SPLIT,
+    enumerate(query.to_row() for query in world.queries),
+    len(world.queries),
+    size_px,
+  )
   header = {
     'format_version': world_lib.FORMAT_VERSION,
     'spec': spec.to_json(),
@@ -325,11 +274,11 @@ def _write(
       'content': world_lib.compute_content_fingerprint(
         world.images, world.queries
       ),
-      'pixels': digest.hexdigest(),
+      'pixels': world_lib.compute_pixel_fingerprint(digests),
     },
     'versions': {
       'vhop_jax': vhop_jax.__version__,
-      'renderer': sorted(renderers),
+      'renderer': sorted(drivers),
       'numpy': np.__version__,
     },
   }
@@ -393,29 +342,14 @@ def _is_in_use(partial: pathlib.Path) -> bool:
   return True
 
 
-def _progress_bar(total: int, unit: str, name: str, enabled: bool) -> Any:
+def _make_bar(total: int, name: str, enabled: bool) -> Any:
   """Makes a bar on stderr with the rate and the time left."""
   return tqdm_lib.tqdm(
     total=total,
-    unit=f' {unit}',
+    unit=' images',
     desc=name,
     disable=not enabled,
     file=sys.stderr,
     dynamic_ncols=True,
     mininterval=0.5,
-    leave=unit == 'images',
   )
-
-
-@contextlib.contextmanager
-def _quiet_tfds() -> Iterator[None]:
-  """Silences TFDS's bars, log and prints, which tell of its inner steps."""
-  logger = logging.getLogger('absl')
-  level = logger.level
-  tfds.disable_progress_bar()
-  logger.setLevel(logging.ERROR)
-  try:
-    with contextlib.redirect_stdout(io.StringIO()):
-      yield
-  finally:
-    logger.setLevel(level)

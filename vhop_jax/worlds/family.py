@@ -114,6 +114,11 @@ def make_rng(
   return np.random.default_rng(np.frombuffer(digest, np.uint32))
 
 
+def list_slots(spec: world_lib.Spec, number: int) -> list[str]:
+  """Lists the image slots of a family without making anything else of it."""
+  return list(sample_layout(make_rng(spec, number, 'layout'), spec).shots)
+
+
 def make_family(
   spec: world_lib.Spec, number: int, pack: assets.AssetPack
 ) -> Family:

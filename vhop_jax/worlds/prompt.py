@@ -66,27 +66,28 @@ PRECISE = (
   Wording(
     first='Start from {subject}. Go to the photo where it is {relation}'
     ' {other}',
-    more=', then to the one where that object is {relation} {other}',
+    more=', then one with that object {relation} {other}',
     end='.',
     single='Start from {subject}. Go to the photo where it is {relation}'
     ' {other}.',
   ),
   Wording(
-    first='Follow the links: {subject} {relation} {other}',
-    more=', that object {relation} {other}',
+    first='Follow the links: {subject} is {relation} {other}',
+    more=', that object is {relation} {other}',
     end='. Return the last photo.',
-    single='Follow the link: {subject} {relation} {other}. Return the photo.',
+    single='Follow the link: {subject} is {relation} {other}. Return the'
+    ' photo.',
   ),
   Wording(
     first='Which photo ends this route: {subject} is {relation} {other}',
     more=', the {before} object is {relation} {other} in another photo',
     end='?',
-    single='Which photo shows {subject} {relation} {other}?',
+    single='Which photo shows that {subject} is {relation} {other}?',
   ),
   Wording(
-    first='In one photo {subject} is to the {relation} {other}.',
-    more=' In another, the {before} object is to the {relation} {other}.',
-    end=' Find the last photo.',
+    first='In one photo {subject} is to the {relation} {other}',
+    more='; in another, that is to the {relation} {other}',
+    end='. Find the last photo.',
     single='In one photo {subject} is to the {relation} {other}. Find that'
     ' photo.',
   ),

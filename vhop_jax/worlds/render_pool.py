@@ -10,6 +10,8 @@ import collections
 from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
 from concurrent.futures import process
+import dataclasses
+import hashlib
 import itertools
 import multiprocessing
 import os
@@ -125,57 +127,58 @@ class RenderPool:
     self._pieces_left = PIECES_PER_GENERATION
 
 
+@dataclasses.dataclass(frozen=True)
+class MadeFamily:
+  """Holds one family with its pictures.
+
+  Attributes:
+    family: Objects, chains and prompts.
+    scenes: The scene's JSON dict by image slot.
+    files: The PNG file by image slot; empty if nothing was rendered.
+    digests: SHA-256 of the pixels by image slot; empty likewise.
+  """
+
+  family: family_lib.Family
+  scenes: dict[str, dict[str, Any]]
+  files: dict[str, bytes]
+  digests: dict[str, bytes]
+
+
 def make_families(
-  task: tuple[world_lib.Spec, int, int],
-) -> list[tuple[family_lib.Family, dict[str, dict[str, Any]]]]:
-  """Makes families and their scenes.
+  task: tuple[world_lib.Spec, int, int, bool],
+) -> tuple[list[MadeFamily], str]:
+  """Makes families, and renders them with this process's renderer.
+
+  A family's images are rendered together since they share objects, whose
+  meshes are kept for a while.
 
   Args:
-    task: the spec, the first family and the one after the last.
+    task: the spec, the first family, the one after the last, and whether to
+      render.
 
   Returns:
-    Each family with the scene JSON of each of its images.
+    The families and the name of the driver that rendered them.
   """
   from vhop_jax.worlds import geometry
   from vhop_jax.worlds import scene as scene_lib
 
-  spec, start, stop = task
+  spec, start, stop, rendered = task
+  renderer = get_renderer(spec.resolution) if rendered else None
   results = []
   for number in range(start, stop):
     family = family_lib.make_family(spec, number, geometry.PACKS[spec.pack])
-    scenes = {
-      slot: scene_lib.sample_scene(
-        family_lib.make_rng(spec, number, f'scene/{slot}'), objects
-      ).to_json()
-      for slot, objects in family.images.items()
-    }
-    results.append((family, scenes))
-  return results
-
-
-def render_pngs(
-  task: tuple[int, list[str]],
-) -> tuple[list[bytes], list[bytes], str]:
-  """Renders scenes in this process, whose renderer is kept for later calls.
-
-  Args:
-    task: the resolution and the scenes' JSON texts.
-
-  Returns:
-    The images as PNG files, their raw pixels, and what rendered them.
-  """
-  import json
-
-  from vhop_jax.worlds import scene as scene_lib
-
-  resolution, texts = task
-  renderer = get_renderer(resolution)
-  files, raw = [], []
-  for text in texts:
-    pixels = renderer.render(scene_lib.Scene.from_json(json.loads(text)))
-    files.append(world_lib.encode_png(pixels))
-    raw.append(pixels.tobytes())
-  return files, raw, _read_driver(renderer)
+    made = MadeFamily(family, {}, {}, {})
+    for slot, objects in family.images.items():
+      rng = family_lib.make_rng(spec, number, f'scene/{slot}')
+      values = scene_lib.sample_scene(rng, objects).to_json()
+      made.scenes[slot] = values
+      if renderer is not None:
+        # What is drawn is what the JSON says, digits cut off and all.
+        pixels = renderer.render(scene_lib.Scene.from_json(values))
+        made.files[slot] = world_lib.encode_png(pixels)
+        made.digests[slot] = hashlib.sha256(pixels.tobytes()).digest()
+    results.append(made)
+  return results, _read_driver(renderer) if renderer is not None else ''
 
 
 _renderers: dict[int, Any] = {}
@@ -196,4 +199,5 @@ def get_renderer(resolution: int) -> Any:
 
 def _read_driver(renderer: Any) -> str:
   """Returns the name of the driver that draws, for the world's header."""
-  return str(renderer._context.info['GL_RENDERER'])
+  with renderer._context as context:
+    return str(context.info['GL_RENDERER'])

@@ -6,21 +6,20 @@ a scene to the screen are shared with the rest of the package.
 """
 
 import collections
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 import dataclasses
 import json
-import math
 import os
 import re
 
 import numpy as np
 
 from vhop_jax import errors
+from vhop_jax.worlds import leaks
 from vhop_jax.worlds import objects as objects_lib
 from vhop_jax.worlds import world as world_lib
 
 OPPOSITE = {'leftof': 'rightof', 'rightof': 'leftof'}
-LEAK_SIGMAS = 5.0  # Of the permutation tests: one false alarm in 2 million.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,7 +141,10 @@ def verify_folder(folder: str | os.PathLike[str]) -> list[Breach]:
       'content',
       world_lib.compute_content_fingerprint(world.images, world.queries),
     ),
-    ('pixels', world_lib.compute_pixel_fingerprint(pixels)),
+    (
+      'pixels',
+      world_lib.compute_pixel_fingerprint(world_lib.compute_digests(pixels)),
+    ),
   ):
     if header['fingerprint'][kind] != found:
       breaches.append(
@@ -164,7 +166,9 @@ def verify_world(
   breaches += _check_query_ids(world)
   for query in world.queries:
     breaches += _check_query(search, query)
-  breaches += _check_leaks(world)
+  breaches += [
+    Breach('leak', 'world', message) for message in leaks.find_leaks(world)
+  ]
   return breaches
 
 
@@ -399,66 +403,6 @@ def _check_distractors(
     for step in others
   ):
     yield Breach('distractor-L4', query.id, 'no dead end')
-
-
-def _check_leaks(world: world_lib.World) -> Iterator[Breach]:
-  """Checks that the order of the ids tells nothing, by permutation tests.
-
-  Under a random order the rank of an image among n of its family is uniform,
-  with mean (n - 1) / 2 and variance (n^2 - 1) / 12.
-  """
-  families = collections.defaultdict(list)
-  for image in world.images:
-    families[image.family].append(image.id)
-  roles = {
-    'answers': {
-      (q.family, answer) for q in world.queries for answer in q.answers
-    },
-    'chains': {
-      (q.family, image)
-      for q in world.queries
-      for chain in q.chains
-      for image in chain
-    },
-    'query images': {(q.family, q.image) for q in world.queries},
-  }
-  for role, members in roles.items():
-    if not _is_evenly_ranked(members, families):
-      yield Breach(
-        'leak', 'world', f'the ids of {role} are not a random part of all'
-      )
-  owners = [image.family for image in world.images]
-  count = len(owners)
-  if len(families) > 1:
-    same = sum(a == b for a, b in zip(owners, owners[1:], strict=False))
-    chance = sum(len(ids) * (len(ids) - 1) for ids in families.values()) / (
-      count * (count - 1)
-    )
-    mean = chance * (count - 1)
-    if abs(same - mean) > LEAK_SIGMAS * math.sqrt(mean) + 2:
-      yield Breach(
-        'leak',
-        'world',
-        f'{same} neighbours by id are of one family: {mean:.1f}'
-        ' are to be expected',
-      )
-
-
-def _is_evenly_ranked(
-  members: Iterable[tuple[int, str]], families: dict[int, list[str]]
-) -> bool:
-  """Returns whether some images' ranks in their families look random."""
-  total = mean = variance = 0.0
-  for family, image in members:
-    ids = sorted(families[family])
-    if image not in ids:
-      continue
-    n = len(ids)
-    total += ids.index(image)
-    mean += (n - 1) / 2
-    variance += (n * n - 1) / 12
-  # Members of one family exclude each other, so the true variance is smaller.
-  return abs(total - mean) <= LEAK_SIGMAS * math.sqrt(variance) + 1e-9
 
 
 def _get_looks(thing: objects_lib.Object) -> str:

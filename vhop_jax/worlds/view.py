@@ -120,7 +120,8 @@ def make_page(
 <div>Level L{spec.level}, {spec.prompt} prompts, {spec.hops} hops, seed
 {spec.seed}; {len(world.images)} images, {len(world.queries)} queries.</div>
 <label>Filter <input type="search"
-placeholder="words, e.g. kettle red 19_leftof"></label> <output></output></header>
+placeholder="words, e.g. kettle red 19_leftof"></label> <output></output>
+</header>
 {''.join(sections)}
 <script>{_SCRIPT}</script></body></html>
 """
@@ -204,6 +205,13 @@ def _make_query(
     rows.append(f'<div class="row">{"".join(figures)}</div>')
   labels = label_distractors(search, query)
   on_chain = {image for chain in query.chains for image in chain}
+  siblings = {
+    image
+    for other in search.world.queries
+    if other.family == query.family
+    for chain in other.chains
+    for image in chain
+  }
   traps, rest = [], []
   for image in images:
     if image.id in on_chain or image.id == query.image:
@@ -214,7 +222,7 @@ def _make_query(
       search,
       sources,
       image.id,
-      caption if kinds else 'off the route',
+      caption if kinds else 'sibling chain' if image.id in siblings else '',
       'distractor' if kinds else '',
     )
     (traps if kinds else rest).append(figure)

@@ -6,7 +6,7 @@ two fingerprints, one over scenes and queries and one over pixels, and whatever
 is read here is checked against them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent import futures
 import dataclasses
 import functools
@@ -27,10 +27,6 @@ from vhop_jax.worlds import objects as objects_lib
 
 HEADER_FILE = 'world.json'
 FORMAT_VERSION = 1
-IMAGES_SPLIT = 'gallery'
-QUERIES_SPLIT = 'queries'
-DATASETS = {IMAGES_SPLIT: 'vhop_images', QUERIES_SPLIT: 'vhop_queries'}
-DATASET_VERSION = '1.0.0'
 MIN_ID_DIGITS = 5
 
 
@@ -293,53 +289,6 @@ def read_spec(header: Mapping[str, Any]) -> Spec:
     ) from None
 
 
-def dataset_folder(folder: str | os.PathLike[str], split: str) -> pathlib.Path:
-  """Returns the folder that TFDS reads a world's split from."""
-  return pathlib.Path(folder) / DATASETS[split] / DATASET_VERSION
-
-
-def read_rows(
-  folder: str | os.PathLike[str], split: str, count: int
-) -> Iterator[dict[str, Any]]:
-  """Reads the stored rows of a split; images stay encoded.
-
-  Args:
-    folder: the world.
-    split: `IMAGES_SPLIT` or `QUERIES_SPLIT`.
-    count: how many rows the header promises.
-
-  Yields:
-    One dict a row, in stored order, texts as `str`.
-
-  Raises:
-    DataError: the files are missing, truncated or not ArrayRecord.
-  """
-  import tensorflow_datasets as tfds  # Slow to import, so only where needed.
-
-  path = dataset_folder(folder, split)
-  encoded = (IMAGES_SPLIT, 'image')
-  decoders = {'image': tfds.decode.SkipDecoding()}
-  try:
-    source = tfds.builder_from_directory(path).as_data_source(
-      split=split, decoders=decoders if split == IMAGES_SPLIT else None
-    )
-    if len(source) != count:
-      raise ValueError(f'{len(source)} records instead of {count}')
-    for i in range(count):
-      row = source[i]
-      yield {
-        key: value.decode()
-        if isinstance(value, bytes) and (split, key) != encoded
-        else value
-        for key, value in row.items()
-      }
-  except Exception as error:  # The readers raise whatever C++ gives them.
-    raise errors.DataError(
-      f'the ArrayRecord files in {path} are damaged or incomplete'
-      f' ({str(error)[:120]}); build the world again with --overwrite'
-    ) from error
-
-
 def load_world(folder: str | os.PathLike[str], *, check: bool = True) -> World:
   """Reads a world without its pixels.
 
@@ -351,15 +300,19 @@ def load_world(folder: str | os.PathLike[str], *, check: bool = True) -> World:
   Raises:
     DataError: there is no world, it is damaged, or the fingerprint differs.
   """
+  from vhop_jax.worlds import records  # Loads TFDS.
+
   header = read_header(folder)
   sizes = header['sizes']
   images = tuple(
     ImageRecord.from_row(row)
-    for row in read_rows(folder, IMAGES_SPLIT, sizes['images'])
+    for row in records.read_rows(folder, records.IMAGES_SPLIT, sizes['images'])
   )
   queries = tuple(
     Query.from_row(row)
-    for row in read_rows(folder, QUERIES_SPLIT, sizes['queries'])
+    for row in records.read_rows(
+      folder, records.QUERIES_SPLIT, sizes['queries']
+    )
   )
   if check:
     found = compute_content_fingerprint(images, queries)
@@ -382,6 +335,8 @@ def read_pixels(
   Raises:
     DataError: there is no world, it is damaged, or the fingerprint differs.
   """
+  from vhop_jax.worlds import records  # Loads TFDS.
+
   header = read_header(folder)
   sizes = header['sizes']
   count, height_px, width_px = (
@@ -397,7 +352,7 @@ def read_pixels(
 
   with futures.ThreadPoolExecutor() as pool:
     try:
-      rows = enumerate(read_rows(folder, IMAGES_SPLIT, count))
+      rows = enumerate(records.read_rows(folder, records.IMAGES_SPLIT, count))
       for _ in pool.map(decode, rows):
         pass
     except (OSError, ValueError) as error:
@@ -406,17 +361,22 @@ def read_pixels(
         ' again with --overwrite'
       ) from None
   if check:
-    found = compute_pixel_fingerprint(pixels)
+    found = compute_pixel_fingerprint(compute_digests(pixels))
     _check_fingerprint(folder, 'pixels', header, found)
   return pixels
 
 
-def compute_pixel_fingerprint(pixels: Iterable[np.ndarray]) -> str:
-  """Returns the SHA-256 over all pixels, in the order of the ids."""
-  digest = hashlib.sha256()
-  for image in pixels:
-    digest.update(np.ascontiguousarray(image).data)
-  return digest.hexdigest()
+def compute_pixel_fingerprint(digests: Iterable[bytes]) -> str:
+  """Returns the SHA-256 over each picture's own, in the order of the ids."""
+  return hashlib.sha256(b''.join(digests)).hexdigest()
+
+
+def compute_digests(pixels: Iterable[np.ndarray]) -> list[bytes]:
+  """Returns the SHA-256 of each picture's pixels."""
+  return [
+    hashlib.sha256(np.ascontiguousarray(picture).data).digest()
+    for picture in pixels
+  ]
 
 
 def encode_png(pixels: np.ndarray) -> bytes:

@@ -1,0 +1,198 @@
+"""Writes and reads the two TFDS data sets of a world, in ArrayRecord files."""
+
+from collections.abc import Iterable, Iterator
+import contextlib
+import io
+import logging
+import os
+import pathlib
+from typing import Any
+
+import numpy as np
+import tensorflow_datasets as tfds
+
+from vhop_jax import errors
+
+IMAGES_SPLIT = 'gallery'
+QUERIES_SPLIT = 'queries'
+DATASETS = {IMAGES_SPLIT: 'vhop_images', QUERIES_SPLIT: 'vhop_queries'}
+DATASET_VERSION = '1.0.0'
+_KEY_BITS = 128  # Of the keys by which TFDS sorts what does not fit in memory.
+_MESSAGE_LENGTH = 120  # Of a reader's error that is passed on.
+
+
+class _RowsBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+  """Writes rows that were made elsewhere."""
+
+  VERSION = tfds.core.Version(DATASET_VERSION)
+  SPLIT: str
+  DESCRIPTION: str
+
+  def __init__(
+    self,
+    *,
+    rows: Iterable[tuple[int, dict[str, Any]]],
+    count: int,
+    size_px: tuple[int, int],
+    **kwargs: Any,
+  ):
+    """Keeps the rows for `download_and_prepare`.
+
+    Args:
+      rows: position and values of each row, in any order.
+      count: how many rows there will be.
+      size_px: width and height of the images.
+      **kwargs: for TFDS, for example `data_dir`.
+    """
+    self._rows, self._count, self._size_px = rows, count, size_px
+    super().__init__(file_format='array_record', **kwargs)
+
+  def _make_features(self) -> dict[str, Any]:
+    raise NotImplementedError
+
+  def _info(self) -> tfds.core.DatasetInfo:
+    # TFDS's other way to make the info looks for files beside this module.
+    return tfds.core.DatasetInfo(
+      builder=self,
+      description=self.DESCRIPTION,
+      features=tfds.features.FeaturesDict(self._make_features()),
+      disable_shuffling=True,
+    )
+
+  def _split_generators(self, dl_manager: Any) -> dict[str, Any]:
+    return {self.SPLIT: self._generate_examples()}
+
+  def _generate_examples(self) -> Iterator[tuple[int, dict[str, Any]]]:
+    for position, row in self._rows:
+      # TFDS sorts by the keys: in memory up to 1 GB, beyond that in buckets
+      # on disk by the keys' upper bits, which is why these are spread.
+      yield (position << _KEY_BITS) // self._count, row
+
+
+class VhopImages(_RowsBuilder, skip_registration=True):
+  """Writes the gallery of a world, one image a row."""
+
+  name = DATASETS[IMAGES_SPLIT]
+  SPLIT = IMAGES_SPLIT
+  DESCRIPTION = 'Rendered scenes of one or two objects, in the order of ids.'
+
+  def _make_features(self) -> dict[str, Any]:
+    width_px, height_px = self._size_px
+    return {
+      'id': tfds.features.Text(),
+      'family': np.int64,
+      'image': tfds.features.Image(
+        shape=(height_px, width_px, 3), encoding_format='png'
+      ),
+      'objects': tfds.features.Text(),
+      'scene': tfds.features.Text(),
+    }
+
+
+class VhopQueries(_RowsBuilder, skip_registration=True):
+  """Writes the queries of a world, one a row."""
+
+  name = DATASETS[QUERIES_SPLIT]
+  SPLIT = QUERIES_SPLIT
+  DESCRIPTION = 'Multi-hop questions over the images of one world.'
+
+  def _make_features(self) -> dict[str, Any]:
+    texts = ('id', 'image', 'instruction', 'hops', 'chains', 'answers')
+    return {
+      'family': np.int64,
+      **{name: tfds.features.Text() for name in texts},
+    }
+
+
+def write_rows(
+  folder: str | os.PathLike[str],
+  split: str,
+  rows: Iterable[tuple[int, dict[str, Any]]],
+  count: int,
+  size_px: tuple[int, int],
+) -> None:
+  """Writes one data set of a world.
+
+  Args:
+    folder: the world.
+    split: `IMAGES_SPLIT` or `QUERIES_SPLIT`.
+    rows: position and values of each row, in any order; made while writing.
+    count: how many rows there will be.
+    size_px: width and height of the images.
+  """
+  builders = {IMAGES_SPLIT: VhopImages, QUERIES_SPLIT: VhopQueries}
+  with _quiet_tfds():
+    builders[split](
+      rows=rows, count=count, size_px=size_px, data_dir=os.fspath(folder)
+    ).download_and_prepare()
+
+
+def get_folder(folder: str | os.PathLike[str], split: str) -> pathlib.Path:
+  """Returns the folder that TFDS reads a world's data set from."""
+  return pathlib.Path(folder) / DATASETS[split] / DATASET_VERSION
+
+
+def read_rows(
+  folder: str | os.PathLike[str], split: str, count: int
+) -> Iterator[dict[str, Any]]:
+  """Reads the rows of one data set; images stay encoded.
+
+  Args:
+    folder: the world.
+    split: `IMAGES_SPLIT` or `QUERIES_SPLIT`.
+    count: how many rows the header promises.
+
+  Yields:
+    One dict a row, in stored order, texts as `str`.
+
+  Raises:
+    DataError: the files are missing, truncated or not ArrayRecord.
+  """
+  path = get_folder(folder, split)
+  decoders = None
+  if split == IMAGES_SPLIT:
+    decoders = {'image': tfds.decode.SkipDecoding()}
+  try:
+    source = tfds.builder_from_directory(path).as_data_source(
+      split=split, decoders=decoders
+    )
+    if len(source) != count:
+      raise ValueError(f'{len(source)} records instead of {count}')
+    rows = iter(source)
+  except Exception as error:  # The readers raise whatever C++ gives them.
+    raise _make_error(path, error) from None
+  for _ in range(count):
+    try:
+      row = next(rows)
+    except Exception as error:
+      raise _make_error(path, error) from None
+    yield {
+      key: value.decode()
+      if isinstance(value, bytes) and (split, key) != (IMAGES_SPLIT, 'image')
+      else value
+      for key, value in row.items()
+    }
+
+
+def _make_error(path: pathlib.Path, error: Exception) -> errors.DataError:
+  """Makes one line of whatever a reader said."""
+  reason = ' '.join(str(error).split())[:_MESSAGE_LENGTH]
+  return errors.DataError(
+    f'the ArrayRecord files in {path} are damaged or incomplete ({reason});'
+    ' build the world again with --overwrite'
+  )
+
+
+@contextlib.contextmanager
+def _quiet_tfds() -> Iterator[None]:
+  """Silences TFDS's bars, log and prints, which tell of its inner steps."""
+  logger = logging.getLogger('absl')
+  level = logger.level
+  tfds.disable_progress_bar()
+  logger.setLevel(logging.ERROR)
+  try:
+    with contextlib.redirect_stdout(io.StringIO()):
+      yield
+  finally:
+    logger.setLevel(level)
+    tfds.enable_progress_bar()
