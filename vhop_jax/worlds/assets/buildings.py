@@ -53,16 +53,16 @@ def make_house(
 ) -> Pieces:
   """Makes a house with a pitched roof, a chimney, a door and windows."""
   w = mix(0.75, 0.95, width)
-  e = mix(0.42, 0.6, height)
-  r = e + mix(0.26, 0.46, roof)
+  e = mix(0.52, 0.72, height)
+  r = e + mix(0.2, 0.36, roof)
   d = 0.7
   c = mix(0.1, 0.2, chimney)
   front = d / 2
   pieces: Pieces = [
     (Part.BODY, extrude(_gable(w, e, r), d)),
-    *_roof(w, e, r, d * 1.12, 0.06, Part.TRIM),
+    *_roof(w, e, r, d * 1.08, 0.05, Part.WOOD),
     (Part.BODY, box(0.14, r - e + c, 0.14).move(w * 0.27, e + 0.05, -0.12)),
-    (Part.DARK, box(0.18, 0.3, 0.03).move(0, 0, front)),
+    (Part.TRIM, box(0.2, 0.34, 0.03).move(0, 0, front)),
   ]
   for x in (-1, 1):
     window = box(0.14, 0.14, 0.03).move(x * w * 0.3, 0.2, front)
@@ -84,11 +84,11 @@ def make_bird_house(
   h = mix(0.085, 0.12, hole)
   return [
     (Part.WOOD, cylinder(0.05, p, segments=8)),
-    (Part.WOOD, cylinder(0.16, 0.05, segments=12)),
+    (Part.TRIM, cylinder(0.2, 0.06, 0.16, 14)),
     (Part.BODY, extrude(_gable(w, e, r), 0.46).move(y=p)),
     *[
       (part, piece.move(y=p))
-      for part, piece in _roof(w, e, r, 0.58, 0.05, Part.TRIM)
+      for part, piece in _roof(w, e, r, 0.56, 0.05, Part.BODY)
     ],
     (
       Part.DARK,
@@ -144,7 +144,7 @@ def make_windmill(
   wide = mix(0.12, 0.17, width)
   pieces: Pieces = [
     (Part.BODY, cylinder(0.34, h, top, 18)),
-    (Part.TRIM, cylinder(top * 1.2, 0.22, 0.02, 18).move(y=h)),
+    (Part.BODY, cylinder(top * 1.2, 0.22, 0.02, 18).move(y=h)),
     (Part.DARK, box(0.17, 0.26, 0.06).move(0, 0, 0.3)),
     (Part.LIGHT, box(0.1, 0.1, 0.05).move(0, h * 0.5, 0.27)),
     (Part.DARK, tube([(0, h - 0.02, 0), (0, h - 0.02, top + 0.2)], 0.05)),
@@ -152,7 +152,7 @@ def make_windmill(
   for angle in (20, 110, 200, 290):
     sail = box(wide, long - 0.1, 0.03).move(wide * 0.35, 0.1)
     arm = box(0.04, long, 0.05)
-    for part, piece in ((Part.LIGHT, sail), (Part.WOOD, arm)):
+    for part, piece in ((Part.TRIM, sail), (Part.WOOD, arm)):
       piece = piece.turn('z', angle).move(0, h - 0.02, top + 0.16)
       pieces.append((part, piece))
   return pieces
@@ -167,7 +167,7 @@ def make_lighthouse(
   g = top + mix(0.05, 0.11, gallery)
   r = mix(0.14, 0.24, roof)
   return [
-    (Part.DARK, cylinder(0.36, 0.08, 0.32, 20)),
+    (Part.BODY, cylinder(0.36, 0.08, 0.32, 20)),
     (Part.BODY, cylinder(0.28, h, top, 20).move(y=0.06)),
     (Part.DARK, box(0.13, 0.2, 0.06).move(0, 0.06, 0.25)),
     (Part.TRIM, cylinder(g, 0.06, segments=18).move(y=0.05 + h)),
@@ -182,7 +182,7 @@ def make_castle(
   """Makes a castle: walls between round towers with pointed roofs."""
   h = mix(0.42, 0.6, height)
   r = mix(0.12, 0.16, towers)
-  k = mix(0.22, 0.36, roof)
+  k = mix(0.18, 0.28, roof)
   d = mix(0.2, 0.3, gate)
   pieces: Pieces = [
     (Part.BODY, box(0.72, h * 0.75, 0.72)),
@@ -192,7 +192,7 @@ def make_castle(
     for z in (-1, 1):
       at = (x * 0.36, 0, z * 0.36)
       pieces.append((Part.BODY, cylinder(r, h, segments=14).move(*at)))
-      tip = cylinder(r * 1.2, k, 0, 14).move(x * 0.36, h, z * 0.36)
+      tip = cylinder(r * 1.12, k, 0, 14).move(x * 0.36, h, z * 0.36)
       pieces.append((Part.TRIM, tip))
   for x in (-0.15, 0.0, 0.15):
     for z in (-1, 1):
@@ -208,13 +208,13 @@ def make_fire_hydrant(
   h = mix(0.5, 0.7, height)
   n = mix(0.09, 0.13, nozzles)
   d = mix(0.16, 0.26, dome)
-  f = mix(0.3, 0.36, foot)
+  f = mix(0.26, 0.31, foot)
   y = 0.08 + h * 0.68
   nozzle = tube([(-0.38, y, 0), (0.38, y, 0)], n, 10)
   cap = tube([(-0.42, y, 0), (0.42, y, 0)], n * 0.75, 6)
   front = cylinder(0.12, 0.12, segments=14).turn('x', 90)
   return [
-    (Part.TRIM, cylinder(f, 0.1)),
+    (Part.TRIM, cylinder(f, 0.08)),
     (Part.BODY, cylinder(0.23, h, segments=18).move(y=0.08)),
     (
       Part.BODY,

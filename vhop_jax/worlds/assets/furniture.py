@@ -50,7 +50,7 @@ def make_stool(height: float, seat: float, splay: float, legs: float) -> Pieces:
   pieces: Pieces = [(Part.BODY, lathe(profile, 22).move(y=h))]
   for i in range(count):
     leg = tube([(foot, 0, 0), (r * 0.6, h + 0.02, 0)], 0.045)
-    pieces.append((Part.TRIM, leg.turn('y', 45 + i * 360 / count)))
+    pieces.append((Part.BODY, leg.turn('y', 45 + i * 360 / count)))
     rung = tube([(foot * 0.88, h * 0.35, 0), (0, h * 0.35, 0)], 0.025, 6)
     pieces.append((Part.TRIM, rung.turn('y', 45 + i * 360 / count)))
   return pieces
@@ -64,13 +64,13 @@ def make_table(length: float, height: float, top: float, legs: float) -> Pieces:
   thick = mix(0.09, 0.14, legs)
   pieces: Pieces = [
     (Part.BODY, box(w, t, 0.75).move(y=h)),
-    (Part.BODY, box(w * 0.88, 0.1, 0.63).move(y=h - 0.1)),
+    (Part.TRIM, box(w * 0.88, 0.1, 0.63).move(y=h - 0.1)),
   ]
   for x in (-1, 1):
     for z in (-1, 1):
       leg = box(thick * 0.65, h, thick * 0.65, 1 / 0.65)
       at = (x * (w / 2 - thick), 0, z * (0.375 - thick))
-      pieces.append((Part.TRIM, leg.move(*at)))
+      pieces.append((Part.BODY, leg.move(*at)))
   return pieces
 
 

@@ -41,7 +41,7 @@ def make_bucket(
   up = mix(0.3, 0.6, handle)
   wire = arc(1.0, 0, 180, 14) * (0.5, up, 1) + (0, h - 0.06, 0)
   side = [(0, 0), (low, 0), (0.5, h), (0.45, h), (low - 0.04, 0.06), (0, 0.06)]
-  band = torus(0.5, mix(0.025, 0.05, rim)).turn('x', 90).move(y=h)
+  band = torus(0.5, mix(0.018, 0.036, rim)).turn('x', 90).move(y=h)
   return [
     (Part.BODY, lathe(side, 24)),
     (Part.TRIM, band),
@@ -65,7 +65,7 @@ def make_barrel(
       ),
     ),
   ]
-  wide = mix(0.05, 0.1, hoops)
+  wide = mix(0.035, 0.065, hoops)
   for y in (mix(0.1, 0.2, gap), mix(0.35, 0.3, gap)):
     for level in (y, 1 - y):
       r = np.interp(level * h, side[:, 1], side[:, 0])
@@ -105,7 +105,7 @@ def make_candle(
   """Makes a thick burning candle in a chamberstick with a finger ring."""
   r = mix(0.15, 0.22, width)
   h = mix(0.7, 0.95, height)
-  p = mix(0.28, 0.38, plate)
+  p = mix(0.25, 0.32, plate)
   f = mix(0.1, 0.15, flame)
   fire = lathe(curve([(0, 0), (0.07, 0.4 * f), (0.05, f), (0, 2.2 * f)], 3), 10)
   dish = [
@@ -159,8 +159,8 @@ def make_gift_box(
   """Makes a wrapped gift with a ribbon and a bow."""
   w = mix(0.7, 1.0, width)
   h = mix(0.5, 0.9, height)
-  s = mix(0.1, 0.18, ribbon)
-  size = mix(0.16, 0.26, bow)
+  s = mix(0.07, 0.11, ribbon)
+  size = mix(0.13, 0.18, bow)
   pieces: Pieces = [
     (Part.BODY, box(w, h, 0.8)),
     (Part.BODY, box(w * 1.07, 0.16, 0.86).move(y=h - 0.1)),
@@ -168,7 +168,7 @@ def make_gift_box(
     (Part.TRIM, box(w * 1.09, h + 0.08, s)),
   ]
   for side in (-1, 1):
-    loop = torus(size, 0.05, 14).scale(1, 0.65, 1.4).move(size * 0.95)
+    loop = torus(size, 0.035, 14).scale(1, 0.65, 1.4).move(size * 0.95)
     loop = loop.turn('z', 25).scale(side, 1, 1)
     pieces.append((Part.TRIM, loop.move(y=h + 0.13)))
   pieces.append(
@@ -207,20 +207,19 @@ def make_alarm_clock(
 
 
 def make_hourglass(
-  waist: float, width: float, posts: float, sand: float
+  waist: float, width: float, posts: float, plates: float
 ) -> Pieces:
   """Makes an hourglass: two bulbs between plates held by posts."""
   r = mix(0.26, 0.34, width)
   w = mix(0.05, 0.12, waist)
-  bulb = curve([(r, 0.08), (r, 0.25), (w, 0.55), (r, 0.85), (r, 1.02)], 5)
-  fill = mix(0.28, 0.42, sand)
+  bulb = curve([(r, 0.06), (r, 0.22), (w, 0.545), (r, 0.87), (r, 1.03)], 5)
+  h = mix(0.07, 0.14, plates)
   pieces: Pieces = [
     (Part.BODY, lathe(bulb, 20, 60)),
-    (Part.TRIM, cylinder(r * 1.25, 0.09)),
-    (Part.TRIM, cylinder(r * 1.25, 0.09).move(y=1.0)),
-    (Part.LIGHT, cylinder(r * 0.96, fill - 0.1, 0.0).move(y=0.1)),
+    (Part.BODY, cylinder(r * 1.3, h)),
+    (Part.BODY, cylinder(r * 1.3, h).move(y=1.09 - h)),
   ]
-  thick = mix(0.02, 0.04, posts)
+  thick = mix(0.02, 0.035, posts)
   for angle in (45, 135, 225, 315):
     post = cylinder(thick, 1.0, segments=6).move(r * 1.12, 0.05)
     pieces.append((Part.TRIM, post.turn('y', angle)))
@@ -262,7 +261,7 @@ def make_watering_can(
   h = mix(0.5, 0.75, height)
   reach = mix(0.75, 1.0, spout)
   top = mix(0.75, 1.0, spout)
-  head = mix(0.11, 0.18, rose)
+  head = mix(0.1, 0.15, rose)
   path = [(0.3, 0.12, 0), (reach, top, 0)]
   loop = curve(
     [
@@ -281,7 +280,7 @@ def make_watering_can(
     (Part.BODY, cylinder(0.4, h, 0.34, 22)),
     (Part.BODY, tube(path, [0.11, 0.05])),
     (Part.TRIM, sprinkler),
-    (Part.TRIM, tube(loop, 0.045)),
+    (Part.TRIM, tube(loop, 0.036)),
   ]
 
 
@@ -289,10 +288,18 @@ def make_bell(
   flare: float, height: float, handle: float, clapper: float
 ) -> Pieces:
   """Makes a hand bell with a wooden grip."""
-  h = mix(0.55, 0.75, height)
-  r = mix(0.42, 0.54, flare)
+  h = mix(0.65, 0.85, height)
+  r = mix(0.42, 0.52, flare)
   side = curve(
-    [(r, 0.08), (0.32, 0.3 * h), (0.26, 0.75 * h), (0.1, h + 0.08)], 5
+    [
+      (r, 0.05),
+      (0.36, 0.18 * h),
+      (0.3, 0.5 * h),
+      (0.27, 0.78 * h),
+      (0.18, 0.95 * h),
+      (0.05, h),
+    ],
+    4,
   )
   g = mix(0.25, 0.42, handle)
   grip = lathe(
@@ -318,13 +325,13 @@ def make_backpack(
   """Makes a backpack with a front pocket, a flap and two straps."""
   h = mix(0.8, 1.05, height)
   p = mix(0.3, 0.45, pocket)
-  thick = mix(0.04, 0.07, straps)
+  thick = mix(0.03, 0.045, straps)
   top = arc(0.14, 0, 180, 8) + (0, h - 0.02, 0)
   pieces: Pieces = [
     (Part.BODY, rounded_box(0.74, h, 0.4, mix(0.1, 0.19, roundness), 4)),
     (Part.BODY, rounded_box(0.54, p, 0.2, 0.08).move(0, 0.08, 0.24)),
-    (Part.TRIM, rounded_box(0.58, 0.12, 0.22, 0.05).move(0, p, 0.24)),
-    (Part.TRIM, rounded_box(0.78, 0.1, 0.44, 0.05).move(0, h * 0.72)),
+    (Part.TRIM, rounded_box(0.56, 0.08, 0.22, 0.04).move(0, p, 0.24)),
+    (Part.TRIM, rounded_box(0.77, 0.06, 0.43, 0.03).move(0, h * 0.72)),
     (Part.TRIM, tube(top, 0.035)),
   ]
   for side in (-1, 1):

@@ -73,7 +73,7 @@ def make_wine_glass(
   top = s + 0.75
   outer = curve([(0.05, s), (0.72 * r, s + 0.1), (r, s + 0.33), (rim, top)], 4)
   inner = outer[::-1] * (0.92, 1)
-  base = mix(0.26, 0.36, foot)
+  base = mix(0.22, 0.3, foot)
   stand = curve([(base, 0.03), (0.06, 0.09), (0.045, 0.2), (0.05, s)], 3)
   return [
     (Part.BODY, lathe([*outer, *inner], 20, 60)),
@@ -100,11 +100,11 @@ def make_bottle(
 def make_bowl(depth: float, foot: float, flare: float, rim: float) -> Pieces:
   """Makes an open bowl on a ring foot."""
   h = mix(0.38, 0.6, depth)
-  base = mix(0.2, 0.32, foot)
+  base = mix(0.18, 0.26, foot)
   wide = mix(0.46, 0.56, flare)
   outer = curve([(base, 0.07), (0.42, 0.4 * h), (wide, h)], 5)
   inner = outer[::-1] * (0.92, 1) + (0, 0.03)
-  thick = mix(0.018, 0.045, rim)
+  thick = mix(0.014, 0.03, rim)
   return [
     (Part.BODY, lathe([(0, 0.07), *outer, *inner, (0, 0.1)], 24, 60)),
     (Part.TRIM, cylinder(base * 1.05, 0.09, base, 24)),
@@ -117,7 +117,7 @@ def make_toaster(
 ) -> Pieces:
   """Makes a toaster with two slices of toast in it."""
   w, h = mix(0.85, 1.2, length), mix(0.55, 0.75, height)
-  up = mix(0.08, 0.26, toast)
+  up = mix(0.06, 0.2, toast)
   pieces: Pieces = [
     (
       Part.BODY,

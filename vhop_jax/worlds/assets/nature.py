@@ -37,7 +37,7 @@ def make_cactus(height: float, left: float, right: float, pot: float) -> Pieces:
   """Makes a cactus with two arms in a pot."""
   h = mix(0.65, 0.95, height)
   r = 0.14
-  p = mix(0.18, 0.24, pot)
+  p = mix(0.15, 0.2, pot)
   y = 0.26
   trunk = lathe(
     [*curve([(r, 0), (r, h * 0.8), (r * 0.75, h - 0.03), (0, h)], 4)], 14
@@ -161,8 +161,8 @@ def make_fish(length: float, tail: float, fin: float, height: float) -> Pieces:
     (Part.BODY, ellipsoid(w, h, h * 0.55, 20, 12).move(y=y)),
     (Part.BODY, extrude(fan, 0.06).move(y=y)),
     (Part.TRIM, extrude(back, 0.05).move(y=y)),
-    (Part.TRIM, cylinder(0.035, 0.4, segments=8).move(y=0.02)),
-    (Part.TRIM, cylinder(0.2, 0.05, 0.16, 16)),
+    (Part.METAL, cylinder(0.035, 0.4, segments=8).move(y=0.02)),
+    (Part.METAL, cylinder(0.18, 0.05, 0.14, 16)),
   ]
   for z in (-1, 1):
     pieces += [
@@ -211,7 +211,7 @@ def make_snail(
   )
   turns = np.linspace(0, 1, 30)
   angle = np.radians(-60 + 760 * turns)
-  spiral = (r - 0.12) * (1 - turns) + 0.02
+  spiral = (r - 0.16) * (1 - turns) + 0.05
   coil = np.stack(
     [-spiral * np.cos(angle), spiral * np.sin(angle), 0 * angle], -1
   )
@@ -219,9 +219,9 @@ def make_snail(
   disc = ellipsoid(r * 1.02, r * 1.02, r * 0.42)
   y = 0.12 + r
   pieces: Pieces = [
-    (Part.TRIM, tube(foot, sizes, 10)),
-    (Part.TRIM, ellipsoid(0.12, segments=10, rows=6).move(w + 0.09, up)),
-    (Part.BODY, disc.move(-0.08, y)),
+    (Part.BODY, tube(foot, sizes, 10)),
+    (Part.BODY, ellipsoid(0.12, segments=10, rows=6).move(w + 0.09, up)),
+    (Part.TRIM, disc.move(-0.08, y)),
     (Part.BODY, tube(coil, thick, 10).scale(1, 1, 1.35).move(-0.08, y)),
   ]
   for z in (-1, 1):

@@ -62,7 +62,6 @@ TYPES: dict[str, Callable[[float, float, float, float], Pieces]] = {
   'chess pawn': toys.make_chess_pawn,
   'spinning top': toys.make_spinning_top,
   'crown': toys.make_crown,
-  'star': toys.make_star,
   'rocking horse': toys.make_rocking_horse,
   'car': vehicles.make_car,
   'sailboat': vehicles.make_sailboat,

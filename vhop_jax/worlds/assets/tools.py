@@ -27,12 +27,12 @@ def make_dumbbell(
   r = mix(0.24, 0.34, discs)
   t = mix(0.05, 0.075, grip)
   pieces: Pieces = [
-    (Part.METAL, tube([(-w - 0.12, r, 0), (w + 0.12, r, 0)], t)),
+    (Part.METAL, tube([(-w - 0.1, r, 0), (w + 0.1, r, 0)], t)),
   ]
   small = r * mix(0.65, 0.85, taper)
   for x in (-1, 1):
-    big = cylinder(r, 0.2, segments=20).move(y=-0.1).turn('z', 90)
-    disc = cylinder(small, 0.14, segments=18).move(y=-0.07).turn('z', 90)
+    big = cylinder(r, 0.26, segments=20).move(y=-0.13).turn('z', 90)
+    disc = cylinder(small, 0.1, segments=18).move(y=-0.05).turn('z', 90)
     pieces.append((Part.BODY, big.move(x * (w - 0.12), r)))
     pieces.append((Part.TRIM, disc.move(x * (w + 0.04), r)))
   return pieces
@@ -175,7 +175,7 @@ def make_boot(shaft: float, toe: float, heel: float, cuff: float) -> Pieces:
   """Makes a rubber boot, its toe to the right."""
   h = mix(0.75, 1.0, shaft)
   t = mix(0.45, 0.6, toe)
-  k = mix(0.06, 0.13, heel)
+  k = mix(0.04, 0.09, heel)
   c = mix(0.08, 0.16, cuff)
   sole = k + 0.04
   rows = np.array(
@@ -198,7 +198,7 @@ def make_boot(shaft: float, toe: float, heel: float, cuff: float) -> Pieces:
     ],
     -1,
   )
-  pad = rings[[0, 0]] * (1.06, 0, 1.15) + np.array(
+  pad = rings[[0, 0]] * (1.03, 0, 1.08) + np.array(
     [[[0, k - 0.02, 0]], [[0, sole + 0.03, 0]]]
   )
   ring = lathe([(0.19, 0), (0.235, 0), (0.235, c), (0.19, c)], 18).scale(
@@ -279,9 +279,9 @@ def make_globe(tilt: float, size: float, stand: float, land: float) -> Pieces:
   arm = arc(r + 0.07, -100, 90, 14)
   pieces: Pieces = [
     (Part.BODY, ellipsoid(r, segments=22, rows=14).move(y=y)),
-    (Part.METAL, tube(arm, 0.035).turn('z', -lean).move(y=y)),
-    (Part.TRIM, cylinder(s, 0.07, segments=18)),
-    (Part.TRIM, cylinder(0.07, 0.2, 0.045, 10).move(y=0.05)),
+    (Part.METAL, tube(arm, 0.026).turn('z', -lean).move(y=y)),
+    (Part.BODY, cylinder(s, 0.07, segments=18)),
+    (Part.BODY, cylinder(0.07, 0.2, 0.045, 10).move(y=0.05)),
   ]
   spots = (
     (20, 30, 0.4),
@@ -293,7 +293,7 @@ def make_globe(tilt: float, size: float, stand: float, land: float) -> Pieces:
   )
   for high, around, wide in spots:
     patch = ellipsoid(
-      r * wide * mix(0.8, 1.15, land), r * wide * 0.8, 0.05, 12, 6
+      r * wide * mix(0.65, 0.9, land), r * wide * 0.65, 0.05, 12, 6
     )
     patch = patch.move(z=r * 0.965).turn('x', -high).turn('y', around)
     pieces.append((Part.TRIM, patch.move(y=y)))

@@ -11,7 +11,6 @@ from vhop_jax.worlds.assets.shapes import (
   curve,
   cylinder,
   ellipsoid,
-  extrude,
   lathe,
   mix,
   rounded_box,
@@ -213,8 +212,8 @@ def make_drum(
   height: float, sticks: float, hoops: float, zigzag: float
 ) -> Pieces:
   """Makes a toy drum with two sticks on it."""
-  h = mix(0.5, 0.85, height)
-  t = mix(0.05, 0.1, hoops)
+  h = mix(0.65, 0.95, height)
+  t = mix(0.035, 0.065, hoops)
   pieces: Pieces = [
     (Part.BODY, lathe([(0.5, 0), (0.5, h)], 24)),
     (Part.LIGHT, cylinder(0.48, 0.03, segments=24).move(y=h)),
@@ -224,7 +223,7 @@ def make_drum(
       lathe([(0.5, -t), (0.54, -t), (0.54, 0.03), (0.47, 0.03)], 24).move(y=h),
     ),
   ]
-  count = 4 + round(3 * zigzag)
+  count = 4 + round(2 * zigzag)
   for i in range(2 * count):
     a, b = (2 * np.pi * (i + k) / (2 * count) for k in (0, 1))
     low, high = (t, h - t) if i % 2 else (h - t, t)
@@ -232,14 +231,14 @@ def make_drum(
       (0.515 * np.cos(a), low, 0.515 * np.sin(a)),
       (0.515 * np.cos(b), high, 0.515 * np.sin(b)),
     ]
-    pieces.append((Part.LIGHT, tube(cord, 0.018, 4)))
+    pieces.append((Part.LIGHT, tube(cord, 0.013, 4)))
   long = mix(0.55, 0.8, sticks)
   for x in (-1, 1):
     stick = [
       (x * 0.08, h + 0.07, -0.2),
       (x * (0.08 + long * 0.6), h + 0.12, long * 0.6),
     ]
-    pieces.append((Part.WOOD, tube(stick, 0.03, 6)))
+    pieces.append((Part.WOOD, tube(stick, 0.025, 6)))
     pieces.append((Part.WOOD, _ball(0.06).move(x * 0.08, h + 0.07, -0.2)))
   return pieces
 
@@ -250,7 +249,7 @@ def make_chess_pawn(
   """Makes a chess pawn: a ball on a collar on a flared foot."""
   r = mix(0.17, 0.23, head)
   h = mix(0.5, 0.72, height)
-  base = mix(0.28, 0.36, skirt)
+  base = mix(0.27, 0.33, skirt)
   side = curve([(base * 0.85, 0.13), (0.18, 0.3), (0.11, h)], 5)
   c = mix(0.16, 0.24, collar)
   return [
@@ -286,8 +285,8 @@ def make_spinning_top(
   return [
     (Part.METAL, cylinder(0.02, 0.2, 0.05, 8)),
     (Part.BODY, lathe([*side, (0, h)], 24)),
-    (Part.TRIM, torus(r * 0.99, 0.045).turn('x', 90).move(y=h * 0.66)),
-    (Part.TRIM, cylinder(0.05, k, segments=10).move(y=h)),
+    (Part.TRIM, torus(r * 0.99, 0.026).turn('x', 90).move(y=h * 0.66)),
+    (Part.BODY, cylinder(0.05, k, segments=10).move(y=h)),
     (Part.TRIM, ellipsoid(0.1, 0.08, 0.1, 12, 8).move(y=h + k)),
   ]
 
@@ -299,7 +298,7 @@ def make_crown(
   count = 5 + round(3 * points)
   h = mix(0.4, 0.65, height)
   out = mix(0.46, 0.58, flare)
-  j = mix(0.05, 0.085, jewels)
+  j = mix(0.04, 0.065, jewels)
   k = 4 * count
   angle = np.arange(k) * 2 * np.pi / k
   wave = np.abs(np.arange(k) % 4 - 2) / 2
@@ -310,46 +309,27 @@ def make_crown(
   def wall(radii: np.ndarray, heights: np.ndarray) -> np.ndarray:
     return np.stack([radii * ring[:, 0], heights, -radii * ring[:, 1]], -1)
 
-  rows = [
-    wall(0.44 + 0 * angle, 0 * angle),
-    wall(r, top),
-    wall(r - 0.05, top),
-    wall(0.39 + 0 * angle, 0 * angle),
-  ]
-  low = np.arange(3)[:, None] * k
+  flat = 0 * angle
+  outer, inner = wall(r, top), wall(r - 0.05, top)
+  feet = [wall(radius + flat, flat) for radius in (0.44, 0.39)]
+  out, up = wall(1 + flat, flat), wall(flat, 1 + flat)
+  rows = [feet[0], outer, outer, inner, inner, feet[1]]
+  low = np.arange(0, 6, 2)[:, None] * k
   here = np.arange(k)
   there = (here + 1) % k
   a, b = low + here, low + there
   faces = np.concatenate(
     [np.stack([a, b, a + k], -1), np.stack([b, b + k, a + k], -1)]
   ).reshape(-1, 3)
-  positions = np.concatenate(rows)
-  outward = np.concatenate(
-    [wall(np.ones(k), 0 * angle)] * 2 + [wall(-np.ones(k), 0 * angle)] * 2
-  )
+  normals = np.concatenate([out, out, up, up, -out, -out])
   pieces: Pieces = [
-    (Part.BODY, Piece(positions, outward, faces)),
-    (Part.TRIM, torus(0.44, 0.05).turn('x', 90).move(y=0.06)),
+    (Part.BODY, Piece(np.concatenate(rows), normals, faces)),
+    (Part.TRIM, torus(0.44, 0.034).turn('x', 90).move(y=0.05)),
   ]
   for i in range(2, k, 4):
-    at = rows[1][i]
-    pieces.append((Part.TRIM, ellipsoid(j, segments=8, rows=6).move(*at)))
+    ball = ellipsoid(j, segments=8, rows=6)
+    pieces.append((Part.TRIM, ball.move(*outer[i])))
   return pieces
-
-
-def make_star(points: float, inner: float, depth: float, foot: float) -> Pieces:
-  """Makes a thick star on a stand."""
-  count = 5 + round(points)
-  r = mix(0.2, 0.27, inner)
-  angle = np.pi / 2 + np.arange(2 * count) * np.pi / count
-  radii = np.where(np.arange(2 * count) % 2, r, 0.5)
-  outline = np.stack([radii * np.cos(angle), radii * np.sin(angle)], -1)
-  f = mix(0.2, 0.3, foot)
-  return [
-    (Part.BODY, extrude(outline, mix(0.16, 0.28, depth)).move(y=0.62)),
-    (Part.TRIM, cylinder(0.05, 0.3, segments=10).move(y=0.05)),
-    (Part.TRIM, cylinder(f, 0.08)),
-  ]
 
 
 def make_rocking_horse(
@@ -361,7 +341,7 @@ def make_rocking_horse(
   y = h + 0.12
   bend = mix(0.12, 0.22, rockers)
   pieces: Pieces = [
-    (Part.BODY, ellipsoid(0.36, 0.18, 0.17).move(y=y)),
+    (Part.BODY, ellipsoid(0.37, 0.2, 0.19).move(y=y)),
     (Part.BODY, tube([(0.22, y, 0), (0.42, y + up, 0)], [0.16, 0.1], 10)),
     (
       Part.BODY,
@@ -407,11 +387,11 @@ def make_rocking_horse(
     )
     for x in (-1, 1):
       leg = [(x * 0.22, y, z * 0.1), (x * 0.32, 0.1, z * 0.17)]
-      pieces.append((Part.BODY, tube(leg, 0.06)))
+      pieces.append((Part.BODY, tube(leg, [0.085, 0.06])))
     rocker = arc(1.0, 215, 325, 12) * (0.75, bend * 2.2, 1) + (
       0,
       bend * 2.2,
       z * 0.17,
     )
-    pieces.append((Part.WOOD, tube(rocker, 0.045, 6)))
+    pieces.append((Part.WOOD, tube(rocker, 0.032, 6)))
   return pieces

@@ -35,7 +35,7 @@ def make_car(cabin: float, length: float, wheels: float, hood: float) -> Pieces:
   """Makes a car with a cabin with windows, and four wheels."""
   w = mix(1.15, 1.5, length)
   c = mix(0.26, 0.38, cabin)
-  r = mix(0.15, 0.2, wheels)
+  r = mix(0.12, 0.165, wheels)
   x = mix(-0.16, 0.02, hood)
   span = w * 0.52
   y = r + 0.36
@@ -55,7 +55,7 @@ def make_car(cabin: float, length: float, wheels: float, hood: float) -> Pieces:
   ]
   for z in (-1, 1):
     for side in (-1, 1):
-      pieces += _at(_wheel(r, 0.14), side * w * 0.29, r, z * 0.29)
+      pieces += _at(_wheel(r, 0.12), side * w * 0.29, r, z * 0.28)
     lamp = ellipsoid(0.05, 0.075, 0.075, 8, 6)
     pieces.append((Part.LIGHT, lamp.move(w / 2 - 0.01, r + 0.17, z * 0.2)))
   return pieces
@@ -84,12 +84,12 @@ def make_sailboat(hull: float, mast: float, sail: float, jib: float) -> Pieces:
   big = [(-mix(0.38, 0.5, sail) * w, 0.36), (0.0, 0.36), (0.0, 0.3 + h)]
   small = [
     (0.06, 0.4),
-    (mix(0.36, 0.48, jib) * w, 0.38),
+    (mix(0.3, 0.4, jib) * w, 0.38),
     (0.06, 0.2 + h * mix(0.75, 0.95, jib)),
   ]
   return [
     (Part.BODY, loft(rings[:, ::-1], flat=True)),
-    (Part.TRIM, box(w * 0.26, 0.1, 0.2).move(-0.28 * w, 0.24)),
+    (Part.LIGHT, box(w * 0.26, 0.1, 0.2).move(-0.28 * w, 0.24)),
     (Part.WOOD, cylinder(0.03, h + 0.1, segments=8).move(0.03, 0.24)),
     (Part.BODY, extrude(big, 0.03)),
     (Part.TRIM, extrude(small, 0.03)),
@@ -157,7 +157,7 @@ def make_locomotive(
   s = mix(0.12, 0.16, wheels)
   y = s * 1.6
   pieces: Pieces = [
-    (Part.DARK, box(1.15, 0.1, 0.42).move(0, y - 0.06)),
+    (Part.BODY, box(1.15, 0.1, 0.42).move(0, y - 0.06)),
     (
       Part.BODY,
       cylinder(r, 0.75, segments=18).turn('z', -90).move(-0.15, y + r),
@@ -167,12 +167,12 @@ def make_locomotive(
       cylinder(r * 1.06, 0.06, segments=18).turn('z', -90).move(0.58, y + r),
     ),
     (Part.BODY, box(0.36, k, 0.5).move(-0.36, y)),
-    (Part.TRIM, box(0.48, 0.07, 0.6).move(-0.36, y + k)),
-    (Part.DARK, box(0.2, 0.2, 0.52).move(-0.36, y + k - 0.3)),
+    (Part.TRIM, box(0.42, 0.06, 0.54).move(-0.36, y + k)),
+    (Part.DARK, box(0.18, 0.18, 0.52).move(-0.36, y + k - 0.3)),
     (Part.BODY, cylinder(0.07, h, 0.13, 14).move(0.42, y + 2 * r - 0.03)),
     (Part.BODY, ellipsoid(0.1, segments=12, rows=8).move(0.08, y + 2 * r)),
     (Part.LIGHT, ellipsoid(0.06, segments=8, rows=6).move(0.64, y + 1.6 * r)),
-    (Part.TRIM, box(0.16, s * 1.5, 0.5, (0.2, 0.9)).move(0.58, 0.02)),
+    (Part.BODY, box(0.16, s * 1.5, 0.5, (0.2, 0.9)).move(0.58, 0.02)),
   ]
   for z in (-1, 1):
     for x in (-0.38, -0.05, 0.28):
@@ -185,8 +185,8 @@ def make_rocket(
 ) -> Pieces:
   """Makes a rocket with a pointed nose, fins and a porthole."""
   h = mix(0.55, 0.8, height)
-  r = mix(0.17, 0.24, belly)
-  n = mix(0.22, 0.38, nose)
+  r = mix(0.19, 0.26, belly)
+  n = mix(0.18, 0.3, nose)
   f = mix(0.18, 0.3, fins)
   foot = 0.16
   side = curve(
@@ -201,7 +201,7 @@ def make_rocket(
   ]
   pieces: Pieces = [
     (Part.BODY, lathe([(0, foot), *side])),
-    (Part.TRIM, lathe(cone).move(y=foot + h)),
+    (Part.TRIM, lathe(cone, 16).move(y=foot + h)),
     (Part.DARK, cylinder(r * 0.7, 0.1, r * 0.45, 14).move(y=foot - 0.09)),
     (
       Part.LIGHT,
@@ -211,8 +211,9 @@ def make_rocket(
     ),
     (Part.TRIM, torus(r * 0.44, 0.03, 14).move(0, foot + 0.68 * h, r * 0.88)),
   ]
+  blade = extrude(fin, 0.05)
   for angle in (0, 90, 180, 270):
-    pieces.append((Part.TRIM, extrude(fin, 0.05).turn('y', angle + 45)))
+    pieces.append((Part.BODY, blade.turn('y', angle + 45)))
   return pieces
 
 
@@ -259,9 +260,9 @@ def make_traffic_cone(
 
   band = lathe([(radius(y), y), (radius(y + width), y + width)], 22)
   return [
-    (Part.TRIM, rounded_box(b, 0.09, b, 0.04, 2)),
+    (Part.BODY, rounded_box(b, 0.09, b, 0.04, 2)),
     (Part.BODY, cylinder(r, 1.0, t, 22).move(y=0.07)),
-    (Part.LIGHT, band.move(y=0.07)),
+    (Part.TRIM, band.move(y=0.07)),
   ]
 
 
