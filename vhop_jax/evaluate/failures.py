@@ -120,6 +120,12 @@ class Judge:
       current, carried = image, link.other
     return current, carried
 
+  def describe_image(self, image: str) -> str:
+    """Names in one sentence what an image shows."""
+    objects = self.get_record(image).objects
+    names = ' and '.join(describe_object(thing) for thing in objects)
+    return f'{names[0].upper()}{names[1:]}.'
+
   def judge(self, query: Query, prefix: Sequence[str], image: str) -> Step:
     """Judges an image selected after the beginning of a valid chain.
 
@@ -184,7 +190,7 @@ class Judge:
         reason = f'Belongs at hop {min(hops)}; found after a wrong turn.'
         steps.append(Step(image, GOLD_LATER, reason))
       elif is_wrong:
-        steps.append(Step(image, OFF_CHAIN, 'After a wrong turn.'))
+        steps.append(Step(image, OFF_CHAIN, self.describe_image(image)))
       elif prefix in query.chains:
         steps.append(Step(image, AFTER_ANSWER, 'After the answer.'))
       else:

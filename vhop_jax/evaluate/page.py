@@ -158,28 +158,24 @@ def _make_table(rows: list[Row]) -> str:
 def _make_recall_table(models: list[TeacherForced]) -> str:
   if not models:
     return ''
-  columns = [
-    (hop, k)
-    for hop in range(max(len(model['hops']) for model in models))
-    for k in models[0]['hops'][0]
-  ]
-  best = {
-    (hop, k): max(
-      m['hops'][hop][k].mean for m in models if hop < len(m['hops'])
-    )
-    for hop, k in columns
-  }
-  head = ''.join(f'<th>hop {hop + 1}<br>R@{k}</th>' for hop, k in columns)
-  body = []
-  for model in models:
-    cells = ''
-    for hop, k in columns:
-      value = model['hops'][hop][k] if hop < len(model['hops']) else None
-      cells += _cell(
-        value, is_best=value is not None and value.mean == best[hop, k]
+  ks = list(models[0]['hops'][0])
+  body = ''
+  for hop in range(max(len(model['hops']) for model in models)):
+    present = [model for model in models if hop < len(model['hops'])]
+    for model in present:
+      cells = ''.join(
+        _cell(
+          model['hops'][hop][k],
+          is_best=model['hops'][hop][k].mean
+          == max(other['hops'][hop][k].mean for other in present),
+        )
+        for k in ks
       )
-    body.append(f'<tr><th>{_text(model["name"])}</th>{cells}</tr>')
-  return _table(f'<th></th>{head}', ''.join(body))
+      body += (
+        f'<tr><th>Hop {hop + 1} <i>{_text(model["name"])}</i></th>{cells}</tr>'
+      )
+  head = ''.join(f'<th>R@{k}</th>' for k in ks)
+  return _table(f'<th></th>{head}', body)
 
 
 def _make_targets(targets: list[Target]) -> str:

@@ -24,6 +24,7 @@ from vhop_jax.evaluate.strips import Panel
 from vhop_jax.worlds.world import World
 
 _NAME_WIDTH = 24
+_SHORT = METRICS | {'answer_accuracy': 'Answer'}
 
 
 class Paths(NamedTuple):
@@ -65,7 +66,7 @@ def write_report(
     json.dumps(document, indent=2, allow_nan=False) + '\n', encoding='utf-8'
   )
   for panel in (*families, *trajectories):
-    draw_panel(panel).save(assets / f'{panel.name}.png', optimize=True)
+    draw_panel(panel).save(assets / f'{panel.name}.png')
   paths.markdown.write_text(
     make_markdown(results, families, trajectories, assets), encoding='utf-8'
   )
@@ -152,7 +153,9 @@ def compose_summary(worlds: Sequence[World], rows: list[Row], main: str) -> str:
   ]
   if rivals:
     best = max(rivals, key=lambda name: success[name].mean)
-    text += f', {best} for {100 * success[best].mean:.1f} %'
+    text += (
+      f'; the best of the others, {best}, for {100 * success[best].mean:.1f} %'
+    )
   return text + '.'
 
 
@@ -166,7 +169,9 @@ def format_table(rows: list[Row]) -> str:
   metrics = list_metrics(rows)
   best = find_best(rows)
   lines = [
-    _format_line('% (95 % interval)', [METRICS.get(m, m)[:13] for m in metrics])
+    _format_line(
+      '% (95 % interval)', [_SHORT.get(m, m)[:13] + ' ' for m in metrics]
+    )
   ]
   for row in rows:
     cells = []

@@ -279,9 +279,7 @@ def _make_distractor_frame(
         if step.verdict != failures.WRONG_OBJECT:
           verdicts.add(step.verdict)
           notes.append(f'{letters[query.id]} hop {hop + 1}: {step.verdict}')
-  record = judge.get_record(image)
-  names = ' and '.join(failures.describe_object(o) for o in record.objects)
-  caption = f'{names[0].upper()}{names[1:]}.'
+  caption = judge.describe_image(image)
   label = 'other objects'
   kind = NEUTRAL
   if notes:

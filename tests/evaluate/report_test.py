@@ -1,0 +1,340 @@
+from html.parser import HTMLParser
+import io
+import json
+import re
+
+from PIL import Image
+import pytest
+
+from vhop_jax.evaluate import failures, report, scores, strips
+from vhop_jax.evaluate.failures import Judge
+from vhop_jax.evaluate.results import SCHEMA
+from vhop_jax.evaluate.scores import Interval, Trajectory
+
+
+class _Page(HTMLParser):
+  """Collects what a browser would load, and checks that tags match."""
+
+  VOID = {'meta', 'img', 'br', 'line', 'rect', 'path'}
+
+  def __init__(self, text):
+    super().__init__()
+    self.sources = []
+    self.texts = []
+    self.open = []
+    self.feed(text)
+
+  def handle_starttag(self, tag, attributes):
+    named = dict(attributes)
+    for name in ('src', 'href', 'srcset', 'data', 'poster'):
+      if name in named:
+        self.sources.append(named[name])
+    if tag not in self.VOID:
+      self.open.append(tag)
+
+  def handle_startendtag(self, tag, attributes):
+    pass
+
+  def handle_endtag(self, tag):
+    assert self.open.pop() == tag
+
+  def handle_data(self, data):
+    self.texts.append(data)
+
+  @property
+  def text(self):
+    return ' '.join(' '.join(self.texts).split())
+
+
+def _make_trajectories(world):
+  """Makes right ones, dead ends, and a wrong object, in turns."""
+  kinds = {
+    0: (1, 2, 3, 9, 8),
+    1: (4, 5, 6, 7, 8),
+    2: (7, 9, 8, 4, 5),
+    3: (9, 8, 7, 1, 2),
+  }
+  trajectories = []
+  for number, query in enumerate(world.queries):
+    stack = kinds[number % 4]
+    trajectories.append(
+      Trajectory(
+        query.id,
+        tuple(f'{10 * query.family + i:05d}' for i in stack),
+        (0.9, 0.8, 0.7, 0.6, 0.5),
+      )
+    )
+  return trajectories
+
+
+@pytest.fixture
+def evaluation(make_world, draw_pixels):
+  """Evaluates two worlds as the driver does, with invented rankings."""
+  worlds = [make_world(name, families=4) for name in ('w1', 'w2')]
+  judges = [Judge(world) for world in worlds]
+  stacks = [_make_trajectories(world) for world in worlds]
+  pixels = {world.spec.name: draw_pixels(world) for world in worlds}
+  outcomes = scores.pool_outcomes(
+    [
+      scores.compute_outcomes(world, trajectories, answer='hops')
+      for world, trajectories in zip(worlds, stacks, strict=True)
+    ]
+  )
+  rows = [
+    {
+      'name': 'single-shot',
+      'description': 'The whole <instruction> at once.',
+      'metrics': dict.fromkeys(scores.METRICS, Interval(0.125, 0.0625, 0.25)),
+    },
+    {
+      'name': 'SFT router',
+      'description': 'Five greedy steps.',
+      'metrics': scores.compute_metrics(outcomes),
+    },
+    {
+      'name': 'best path',
+      'description': 'Told each hop.',
+      'is_reference': True,
+      'metrics': dict.fromkeys(scores.METRICS, Interval(0.96875, 0.9, 1.0)),
+    },
+  ]
+  recalls = [
+    {k: Interval(0.1 * hop + 0.01 * k, 0.0, 1.0) for k in (1, 2, 5, 10)}
+    for hop in (1, 2, 3)
+  ]
+  pairs = list(zip(judges, stacks, strict=True))
+  results = {
+    'title': 'A test & its report',
+    'summary': report.compose_summary(worlds, rows, 'SFT router'),
+    'rows': rows,
+    'main_row': 'SFT router',
+    'more_tables': [{'title': 'Dev world', 'rows': rows[:1]}],
+    'teacher_forced': [{'name': 'SFT router', 'hops': recalls}],
+    'failures': {
+      'name': 'SFT router',
+      **failures.compute_breakdown(pairs),
+    },
+    'targets': [
+      {'name': 'hop 1 R@2', 'goal': 0.93, 'value': Interval(0.9, 0.8, 1.0)},
+      {'name': 'hop 3 R@1', 'goal': 0.31, 'value': Interval(0.31, 0.2, 0.4)},
+    ],
+    'curves': [
+      {
+        'name': 'SFT',
+        'records': [{'step': i, 'loss': 3.0 / (i + 1)} for i in range(30)],
+        'keys': ['loss', 'absent'],
+      }
+    ],
+    'run': {'command': 'vhop <evaluate>', 'seed': 7, 'wall_time': '1 s'},
+  }
+  chosen = strips.choose_trajectories(pairs, right=2, wrong=3)
+  trajectories = [
+    strips.make_trajectory_panel(
+      judge, pixels[judge.world.spec.name], trajectory
+    )
+    for judge, trajectory in chosen
+  ]
+  families = [
+    strips.make_family_panel(judges[0], pixels['w1'], family)
+    for family in (0, 1, 2)
+  ]
+  return results, families, trajectories
+
+
+@pytest.fixture
+def written(evaluation, tmp_path):
+  results, families, trajectories = evaluation
+  paths = report.write_report(
+    results, tmp_path, families=families, trajectories=trajectories
+  )
+  return results, families, trajectories, paths
+
+
+def test_the_worlds_numbers(evaluation):
+  # In each world families 0 and 2 are right and 1 and 3 wrong: one query of
+  # these takes the dead end, the other the wrong object.
+  results, _, _ = evaluation
+  metrics = results['rows'][1]['metrics']
+  assert metrics['set_success'].mean == 0.5
+  assert metrics['answer_accuracy'].mean == 0.5
+  assert metrics['exact_chain'].mean == 0.5
+  # Of the wrong ones the leftof query has no image of 1, 2, 3 and the
+  # rightof query, with 9, 8, 7, 1, 2, none of 4, 5, 6.
+  assert metrics['path_recall'].mean == 0.5
+  counts = results['failures']['counts']
+  assert results['failures']['failed'] == 8
+  assert counts['dead end'] == [4, 0, 0]
+  assert counts['wrong object'] == [4, 0, 0]
+  assert results['summary'] == (
+    'Measured on 16 queries of 2 worlds (w1, w2) of level L4 with precise'
+    ' 3-hop prompts; the gallery of a world has 40 images at 96 px. SFT'
+    ' router has a valid answer in its stack for 50.0 % of them (95 % interval'
+    f' {100 * metrics["set_success"].low:.1f} to'
+    f' {100 * metrics["set_success"].high:.1f}); the best of the others,'
+    ' single-shot, for 12.5 %.'
+  )
+
+
+def test_metrics_file_has_every_number(written):
+  results, _, trajectories, paths = written
+  document = json.loads(paths.metrics.read_text())
+  assert document['schema'] == SCHEMA
+  for row, stored in zip(results['rows'], document['rows'], strict=True):
+    for metric, value in row['metrics'].items():
+      assert stored['metrics'][metric] == value._asdict()
+  hop = document['teacher_forced'][0]['hops'][1]
+  assert hop['5']['mean'] == pytest.approx(0.25)
+  assert document['failures'] == results['failures']
+  assert document['targets'][0]['goal'] == 0.93
+  assert document['curves'][0]['records'][29]['loss'] == 0.1
+  assert document['run']['seed'] == 7
+  assert len(document['drawn']) == len(trajectories) == 5
+  frames = document['drawn'][0]['strips'][0]['frames']
+  assert [f['image'] for f in frames][:4] == [
+    '00000',
+    '00001',
+    '00002',
+    '00003',
+  ]
+
+
+def test_numbers_that_are_not_finite_become_null(evaluation):
+  results, _, _ = evaluation
+  results['curves'][0]['records'].append({'step': 30, 'loss': float('nan')})
+  document = report.make_document(results)
+  assert document['curves'][0]['records'][-1] == {'step': 30, 'loss': None}
+
+
+def test_page_is_whole_and_loads_nothing(written):
+  *_, paths = written
+  text = paths.html.read_text()
+  page = _Page(text)
+  assert not page.open
+  assert page.sources
+  assert all(s.startswith('data:image/jpeg;base64,') for s in page.sources)
+  assert not re.search(r'https?:|//[a-z]|url\(|@import|<script|<link', text)
+  assert '<meta name="viewport"' in text
+  assert 'prefers-color-scheme:dark' in text
+
+
+def test_page_has_every_picture(written):
+  _, families, trajectories, paths = written
+  page = _Page(paths.html.read_text())
+  frames = [
+    frame
+    for panel in (*families, *trajectories)
+    for strip in panel.strips
+    for frame in strip.frames
+  ]
+  assert len(page.sources) == len(frames)
+  # Families: 3 x (4 + 4 + 3). Right: 2 x 6. Wrong: 3 x (6 + 3).
+  assert len(frames) == 33 + 12 + 27
+  picture = Image.open(io.BytesIO(_decode(page.sources[0])))
+  assert picture.size == (192, 128)
+
+
+def _decode(source):
+  import base64
+
+  return base64.b64decode(source.split(',', 1)[1], validate=True)
+
+
+def test_page_has_every_number_and_word(written):
+  results, families, trajectories, paths = written
+  page = _Page(paths.html.read_text())
+  text = page.text
+  for row in results['rows']:
+    assert row['name'] in text
+    assert row['description'] in text
+    for value in row['metrics'].values():
+      assert f'{100 * value.mean:.1f}' in text
+      assert f'{100 * value.low:.1f} – {100 * value.high:.1f}' in text
+  for recalls in results['teacher_forced'][0]['hops']:
+    for value in recalls.values():
+      assert f'{100 * value.mean:.1f}' in text
+  for failure in failures.FAILURES.values():
+    assert failure in text
+  assert '8 of 16 queries failed' in text
+  for panel in (*families, *trajectories):
+    assert panel.title in text
+    for strip in panel.strips:
+      for frame in strip.frames:
+        assert frame.label in text
+        assert frame.caption in text
+  assert results['summary'] in text
+  assert 'vhop <evaluate>' in text
+  assert 'SFT: loss' in text
+  assert 'absent' not in text
+  assert text.count('✓ reached') == 1
+  assert text.count('✗ missed') == 1
+
+
+def test_only_the_best_that_competes_is_bold(written):
+  *_, paths = written
+  text = paths.html.read_text()
+  table = re.search(r'<table>.*?</table>', text).group()
+  assert re.findall(r'<b>(.*?)</b>', table) == ['50.0'] * 4
+  markdown = paths.markdown.read_text()
+  assert markdown.count('**50.0 (') == 4
+  assert '**96.9' not in markdown
+
+
+def test_markdown_shows_every_picture_by_a_relative_path(written):
+  results, families, trajectories, paths = written
+  text = paths.markdown.read_text()
+  shown = re.findall(r'!\[[^]]*\]\(([^)]*)\)', text)
+  assert len(shown) == len(families) + len(trajectories) + 1
+  assert len(set(shown)) == len(shown)
+  for name in shown:
+    assert name.startswith('assets/')
+    assert (paths.markdown.parent / name).stat().st_size > 500
+  on_disk = {f'assets/{p.name}' for p in paths.markdown.parent.glob('assets/*')}
+  assert on_disk == set(shown)
+  for row in results['rows']:
+    for value in row['metrics'].values():
+      assert f'{100 * value.mean:.1f} (' in text
+  assert '| dead end taken | 4 | 0 | 0 | 4 |' in text
+  assert '| hop 2 | 21.0 (0.0–100.0) |' in text
+  assert '| hop 3 R@1 | 31.0 | 31.0 (20.0–40.0) | reached |' in text
+
+
+def test_writing_again_leaves_no_old_pictures(written):
+  results, families, _, paths = written
+  report.write_report(results, paths.html.parent, families=families[:1])
+  assert sorted(p.name for p in paths.html.parent.glob('assets/*.png')) == [
+    'family_w1_0.png'
+  ]
+  assert 'Trajectories' not in paths.html.read_text()
+
+
+def test_same_results_same_bytes(evaluation, tmp_path):
+  results, families, trajectories = evaluation
+  written = [
+    report.write_report(
+      results, tmp_path / name, families=families, trajectories=trajectories
+    )
+    for name in 'ab'
+  ]
+  for first, second in zip(*written, strict=True):
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_terminal_tables_fit_in_80_columns(evaluation):
+  results, _, _ = evaluation
+  results['rows'][0]['name'] = 'a name that is much too long for a column'
+  table = report.format_table(results['rows'])
+  assert max(map(len, table.splitlines())) <= 80
+  header, line, first, second, third = table.splitlines()
+  assert header.split()[-5:] == ['success', 'Path', 'recall', 'Exact', 'chain']
+  assert set(line) == {'-'}
+  assert first.split()[-2:] == ['12.5', '(6-25)']
+  assert second.count('*') == 4
+  assert '*' not in first + third
+  recalls = report.format_recalls(results['teacher_forced'])
+  assert max(map(len, recalls.splitlines())) <= 80
+  assert 'hop 2  R@1 21.0 (0-100)' in recalls
+  assert report.format_failures(results['failures']).splitlines() == [
+    '8 of 16 failed; the first mistake, by hop:',
+    f'  {"dead end taken":<38}     4     0     0   = 4',
+    f'  {"wrong object":<38}     4     0     0   = 4',
+  ]
