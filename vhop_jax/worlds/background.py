@@ -89,7 +89,7 @@ def _sample_surface(
   """Samples a surface whose colour differs from those to avoid [A, 3]."""
   hue, saturation, value = rng.random((3, _NUM_CANDIDATES))
   saturation = 0.4 * saturation**1.5
-  value = 0.2 + 0.72 * value
+  value = 0.3 + 0.66 * value
   colours = np.array(
     [colorsys.hsv_to_rgb(*hsv) for hsv in zip(hue, saturation, value)]
   )

@@ -12,9 +12,10 @@ from vhop_jax.worlds.objects import Object
 
 PACKS: dict[str, AssetPack] = {PROCEDURAL.name: PROCEDURAL}
 
-_NUM_DIRECTIONS = 96
+_NUM_DIRECTIONS = 64
 _TWO_TONE_FRAC = 0.32
 _BASE_HEIGHT = 0.06
+_MAX_LEAK_FRAC = 1e-3
 
 
 def _make_directions(count: int) -> np.ndarray:
@@ -23,7 +24,7 @@ def _make_directions(count: int) -> np.ndarray:
   y = 1 - 2 * i / count
   angle = i * np.pi * (3 - np.sqrt(5))
   ring = np.sqrt(1 - y * y)
-  points = np.stack([np.cos(angle) * ring, y, np.sin(angle) * ring])
+  points = np.stack([np.cos(angle) * ring, y, np.sin(angle) * ring], axis=1)
   return points.astype(np.float32)
 
 
@@ -46,6 +47,7 @@ class Geometry:
     two_tone_y: height above which the second colour covers about a third of
       the body's surface.
     base_radius: how far the part that touches the ground reaches out.
+    closed: whether no back face can be seen, so that they need not be drawn.
   """
 
   positions: np.ndarray
@@ -57,45 +59,64 @@ class Geometry:
   body_size: np.ndarray
   two_tone_y: float
   base_radius: float
+  closed: bool
 
 
-def _compute_two_tone_y(positions: np.ndarray, faces: np.ndarray) -> float:
-  """Finds the height above which a third of these triangles' area lies."""
-  a, b, c = (positions[faces[:, k]] for k in range(3))
-  area = np.linalg.norm(np.cross(b - a, c - a), axis=1)
+def _compute_two_tone_y(y: np.ndarray, area: np.ndarray) -> float:
+  """Finds the height above which a third of the triangles' area lies.
+
+  Args:
+    y: heights of each triangle's corners [F, 3].
+    area: of each triangle [F].
+  """
   # A tall triangle lies at many heights: spread its area over three of them.
-  y = np.concatenate([(4 * p + a + b + c)[:, 1] / 7 for p in (a, b, c)])
-  order = np.argsort(y)[::-1]
-  cumulated = np.cumsum(np.tile(area, 3)[order])
-  index = np.searchsorted(cumulated, _TWO_TONE_FRAC * cumulated[-1])
-  return float(y[order[min(index, len(y) - 1)]])
+  heights = ((4 * y + y.sum(axis=1, keepdims=True)) / 7).ravel()
+  order = heights.argsort()[::-1]
+  cumulated = area.repeat(3)[order].cumsum()
+  index = cumulated.searchsorted(_TWO_TONE_FRAC * cumulated[-1])
+  return float(heights[order[min(index, len(order) - 1)]])
+
+
+def _compute_crosses(corners: np.ndarray) -> np.ndarray:
+  """Computes twice the area vector of triangles [F, 3 corners, 3]."""
+  a, b = (corners[:, k] - corners[:, 0] for k in (1, 2))
+  crosses = np.empty_like(a)
+  for i, j, k in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
+    crosses[:, i] = a[:, j] * b[:, k] - a[:, k] * b[:, j]
+  return crosses
 
 
 def make_geometry(mesh: Mesh) -> Geometry:
   """Prepares one mesh for placement and rendering."""
   positions = np.ascontiguousarray(mesh.positions, np.float32)
   faces = np.ascontiguousarray(mesh.faces, np.uint32)
-  part = np.asarray(mesh.part)
-  vertices = np.concatenate(
-    [positions, mesh.normals, part[:, None]], axis=1, dtype=np.float32
-  )
-  body = positions[part == Part.BODY]
-  body_faces = faces[part[faces[:, 0]] == Part.BODY]
-  if not len(body_faces):
-    body, body_faces = positions, faces
+  vertices = np.empty((len(positions), 7), np.float32)
+  vertices[:, :3] = positions
+  vertices[:, 3:6] = mesh.normals
+  vertices[:, 6] = mesh.part
+  is_body = mesh.part == Part.BODY
+  if not is_body.any():
+    is_body = np.ones(len(positions), bool)
+  body = positions[is_body]
   low = body.min(axis=0)
   base = positions[positions[:, 1] < _BASE_HEIGHT]
-  extremes = np.unique((positions @ _DIRECTIONS).argmax(axis=0))
+  corners = positions[faces]
+  crosses = _compute_crosses(corners)
+  area = np.sqrt((crosses * crosses).sum(axis=1))
+  # The area vectors of a closed surface cancel out.
+  leak = np.abs(crosses.sum(axis=0)).max()
+  body_face = is_body[faces[:, 0]]
   return Geometry(
     positions=positions,
-    extremes=positions[extremes],
+    extremes=positions[(_DIRECTIONS @ positions.T).argmax(axis=1)],
     vertices=vertices.tobytes(),
     indices=faces.tobytes(),
     num_indices=faces.size,
     body_low=low,
     body_size=np.maximum(body.max(axis=0) - low, 1e-3),
-    two_tone_y=_compute_two_tone_y(positions, body_faces),
+    two_tone_y=_compute_two_tone_y(corners[body_face, :, 1], area[body_face]),
     base_radius=float(np.hypot(base[:, 0], base[:, 2]).max(initial=0.05)),
+    closed=bool(leak < _MAX_LEAK_FRAC * area.sum()),
   )
 
 

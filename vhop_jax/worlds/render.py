@@ -6,6 +6,7 @@ the same bytes.
 
 import functools
 import importlib.resources
+import math
 import os
 from types import TracebackType
 from typing import Self
@@ -26,6 +27,7 @@ _NEAR, _FAR = 0.1, 50.0
 _SCENE_BINDING, _THING_BINDING = 0, 1
 _SHADOW_UNIT, _TEXTURES_UNIT = 0, 1
 _CONTACT_DARKNESS = 0.45
+_REACH = 0.5 * math.sqrt(3)
 _NO_EGL = (
   'cannot draw: OpenGL over EGL does not start ({reason}); install the Debian'
   ' packages libegl1, libegl-mesa0 and libgl1-mesa-dri'
@@ -41,7 +43,8 @@ def _load_shader(name: str) -> str:
   """Reads a shader and puts in front of it what all shaders share."""
   folder = importlib.resources.files('vhop_jax.worlds') / 'shaders'
   shared = (folder / 'scene.glsl').read_text()
-  return f'#version 330\n{shared}\n{(folder / name).read_text()}'
+  fine = '#define FINE' if name == 'background.frag' else ''
+  return f'#version 330\n{fine}\n{shared}\n{(folder / name).read_text()}'
 
 
 @functools.lru_cache(maxsize=4096)
@@ -59,7 +62,7 @@ def _make_view_projection(camera: Camera, aspect: float) -> np.ndarray:
   view = np.eye(4)
   view[:3, :3] = axes * [[1], [1], [-1]]
   view[:3, 3] = -view[:3, :3] @ camera.eye
-  zoom = 1 / np.tan(camera.fov / 2)
+  zoom = 1 / math.tan(camera.fov / 2)
   projection = np.zeros((4, 4))
   projection[0, 0] = zoom / aspect
   projection[1, 1] = zoom
@@ -75,14 +78,10 @@ def _make_light_projection(scene: Scene) -> tuple[np.ndarray, float]:
   Returns:
     The matrix [4, 4] and the width of the map in the world's lengths.
   """
-  direction = scene.light.compute_direction()
-  side = np.array([direction[2], 0, -direction[0]])
-  side /= np.linalg.norm(side)
-  axes = np.stack([side, np.cross(direction, side), -direction])
+  axes = scene.light.compute_axes()
+  # Every mesh fits into a cube of width 1, so into a ball around its middle.
   centres = np.array([[p.x, p.scale / 2, p.z] for p in scene.placements])
-  # No point of a mesh is farther from the middle of its box than the
-  # half diagonal of a unit cube; few come near it.
-  reach = np.array([0.9 * p.scale for p in scene.placements])[:, None]
+  reach = np.array([[_REACH * p.scale] for p in scene.placements])
   seen = centres @ axes.T
   low, high = (seen - reach).min(axis=0), (seen + reach).max(axis=0)
   half = (high - low) / 2
@@ -96,7 +95,7 @@ def _make_light_projection(scene: Scene) -> tuple[np.ndarray, float]:
 def _make_surface(surface: Surface, extra: float) -> list[list[float]]:
   """Packs a surface: two colours, then how its texture lies."""
   layer = float(TEXTURES.index(surface.texture))
-  cos, sin = np.cos(surface.angle), np.sin(surface.angle)
+  cos, sin = math.cos(surface.angle), math.sin(surface.angle)
   return [
     [*_decode(surface.colour), layer],
     [*_decode(surface.second_colour), extra],
@@ -109,7 +108,7 @@ def _make_scene_block(scene: Scene, aspect: float) -> bytes:
   camera, light = scene.camera, scene.light
   light_projection, width = _make_light_projection(scene)
   axes = camera.compute_axes()
-  tan = np.tan(camera.fov / 2)
+  tan = math.tan(camera.fov / 2)
   contacts = [[0.0, 0.0, 1.0, 0.0]] * 2
   for i, placement in enumerate(scene.placements):
     radius = load_geometry(placement.object).base_radius * placement.scale
@@ -119,7 +118,7 @@ def _make_scene_block(scene: Scene, aspect: float) -> bytes:
     *_make_view_projection(camera, aspect).T,
     *light_projection.T,
     [*camera.eye, light.ambient],
-    [*light.compute_direction(), softness],
+    [*-light.compute_axes()[2], softness],
     [*light.colour, 0],
     [*(axes[0] * tan * aspect), 0],
     [*(axes[1] * tan), 0],
@@ -134,8 +133,8 @@ def _make_scene_block(scene: Scene, aspect: float) -> bytes:
 def _make_thing_block(placement: Placement, geometry: Geometry) -> bytes:
   """Packs the uniform block `Thing` of object.vert."""
   obj = placement.object
-  cos = np.cos(placement.yaw) * placement.scale
-  sin = np.sin(placement.yaw) * placement.scale
+  cos = math.cos(placement.yaw) * placement.scale
+  sin = math.sin(placement.yaw) * placement.scale
   rows = [
     [cos, 0, -sin, 0],
     [0, placement.scale, 0, 0],
@@ -212,6 +211,11 @@ class _Slot:
     assert self._drawn is not None
     self._thing.bind_to_uniform_block(_THING_BINDING)
     array = self._shadow_array if shadow else self._array
+    # Of a closed mesh no back face is seen; half the work is saved.
+    if self._drawn.closed:
+      self._context.enable(moderngl.CULL_FACE)
+    else:
+      self._context.disable(moderngl.CULL_FACE)
     array.render(vertices=self._drawn.num_indices)
 
   def release(self) -> None:
@@ -282,7 +286,7 @@ class Renderer:
       (SIZE_PX, SIZE_PX, len(tiles)), 2, tiles.tobytes()
     )
     self._textures.build_mipmaps()
-    self._textures.anisotropy = 4.0
+    self._textures.anisotropy = 1.0
     self._samples = context.framebuffer(
       context.renderbuffer(self._size, 3, samples=_SAMPLES),
       context.depth_renderbuffer(self._size, samples=_SAMPLES),
@@ -317,6 +321,7 @@ class Renderer:
       self._samples.clear(depth=1.0)
       for slot in slots:
         slot.draw(shadow=False)
+      context.disable(moderngl.CULL_FACE)
       context.depth_func = '<='
       self._backdrop.render(moderngl.TRIANGLES, vertices=3)
       context.copy_framebuffer(self._target, self._samples)

@@ -6,6 +6,7 @@ All angles are in radians, all lengths in units of a typical object's size.
 """
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,9 +34,25 @@ _GAP = (0.015, 0.09)
 # An object counts as large as it is high, or as this share of its width.
 _WIDTH_WEIGHT = 0.62
 _SIZE = (0.5, 0.75)
-_NUM_CORRECTIONS = 10
+# 0: an object's size is that of its mesh; 1: all objects look equally large.
+_EVENNESS = 0.5
+_NUM_CORRECTIONS = 8
+_MIN_DISTANCE = 1.2
 
 Box = tuple[float, float, float, float]
+
+
+def _compute_axes(yaw: float, pitch: float) -> np.ndarray:
+  """Returns right, up and forward of a view that is turned left and down."""
+  cos_yaw, sin_yaw = math.cos(yaw), math.sin(yaw)
+  cos_pitch, sin_pitch = math.cos(pitch), math.sin(pitch)
+  return np.array(
+    [
+      [cos_yaw, 0, -sin_yaw],
+      [-sin_yaw * sin_pitch, cos_pitch, -cos_yaw * sin_pitch],
+      [-sin_yaw * cos_pitch, -sin_pitch, -cos_yaw * cos_pitch],
+    ]
+  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,15 +92,7 @@ class Camera:
 
   def compute_axes(self) -> np.ndarray:
     """Returns the rows right, up and forward [3, 3] in the world's frame."""
-    cos_yaw, sin_yaw = np.cos(self.yaw), np.sin(self.yaw)
-    cos_pitch, sin_pitch = np.cos(self.pitch), np.sin(self.pitch)
-    return np.array(
-      [
-        [cos_yaw, 0, -sin_yaw],
-        [-sin_yaw * sin_pitch, cos_pitch, -cos_yaw * sin_pitch],
-        [-sin_yaw * cos_pitch, -sin_pitch, -cos_yaw * cos_pitch],
-      ]
-    )
+    return _compute_axes(self.yaw, self.pitch)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,15 +113,9 @@ class Light:
   ambient: float
   softness: float
 
-  def compute_direction(self) -> np.ndarray:
-    """Returns the unit vector that points to the light [3]."""
-    return np.array(
-      [
-        np.sin(self.azimuth) * np.cos(self.elevation),
-        np.sin(self.elevation),
-        np.cos(self.azimuth) * np.cos(self.elevation),
-      ]
-    )
+  def compute_axes(self) -> np.ndarray:
+    """Returns the light's view, rows right, up and forward [3, 3]."""
+    return _compute_axes(self.azimuth, self.elevation)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,7 +178,7 @@ def _to_tuples(values: dict[str, Any]) -> dict[str, Any]:
 
 def place_points(placement: Placement, points: np.ndarray) -> np.ndarray:
   """Moves points [N, 3] of an object to where the object stands."""
-  cos, sin = np.cos(placement.yaw), np.sin(placement.yaw)
+  cos, sin = math.cos(placement.yaw), math.sin(placement.yaw)
   turn = np.array([[cos, 0, sin], [0, 1, 0], [-sin, 0, cos]])
   shift = np.array([placement.x, 0, placement.z])
   return points @ (placement.scale * turn.T) + shift
@@ -196,7 +199,7 @@ def compute_box(
     left corner of the picture.
   """
   x, y, depth = camera.compute_axes() @ (points - np.array(camera.eye)).T
-  zoom = 0.5 / np.tan(camera.fov / 2)
+  zoom = 0.5 / math.tan(camera.fov / 2)
   x = 0.5 + zoom / aspect * x / depth
   y = 0.5 - zoom * y / depth
   return float(x.min()), float(y.min()), float(x.max()), float(y.max())
@@ -218,6 +221,11 @@ def project(scene: Scene, aspect: float = ASPECT) -> list[Box]:
   ]
 
 
+def _compute_measure(wide: Any, tall: Any) -> Any:
+  """Says how large an object looks, in the unit of its width and height."""
+  return np.maximum(tall, _WIDTH_WEIGHT * wide)
+
+
 def _solve_view(
   camera: Camera,
   outlines: Sequence[np.ndarray],
@@ -237,44 +245,40 @@ def _solve_view(
     centre: where the group sits in the free space, 0 to 1: across, down.
 
   Returns:
-    The camera and the positions x, z of the objects [n, 2].
+    The camera and the positions x, y, z of the objects [n, 3].
   """
   axes = camera.compute_axes()
-  right = axes[0]
-  towards = np.array([np.sin(camera.yaw), 0, np.cos(camera.yaw)])
-  zoom = 0.5 / np.tan(camera.fov / 2)
+  zoom = 0.5 / math.tan(camera.fov / 2)
+  per_depth = zoom / np.array([ASPECT, -1.0])
+  margin = np.array([_MARGIN / ASPECT, _MARGIN])
+  free = 1 - 2 * margin
+  # In the camera's frame: right, up, forward, measured from the pivot.
+  points = np.stack([axes @ outline.T for outline in outlines])
+  towards = np.array([math.sin(camera.yaw), 0.0, math.cos(camera.yaw)])
+  points += (depths[:, None] * (axes @ towards))[:, :, None]
+  sides = np.array([-0.5, 0.5]) if len(outlines) > 1 else np.zeros(1)
+  apart = 1.0
   distance = zoom / size + 0.5
-  offsets = np.linspace(-0.5, 0.5, len(outlines)) if len(outlines) > 1 else [0.0]
-  across = np.array(offsets)
   pan = np.array([0.0, 0.5])
   for _ in range(_NUM_CORRECTIONS):
-    positions = across[:, None] * right + depths[:, None] * towards
-    pivot = pan[0] * right + pan[1] * axes[1]
-    eye = pivot - distance * axes[2]
-    camera = dataclasses.replace(camera, eye=tuple(eye))
-    boxes = np.array(
-      [
-        compute_box(camera, points + position)
-        for points, position in zip(outlines, positions, strict=True)
-      ]
-    )
-    low, high = boxes[:, :2].min(axis=0), boxes[:, 2:].max(axis=0)
-    extent = high - low
-    wide, tall = (boxes[:, 2:] - boxes[:, :2]).T
-    measure = np.maximum(tall, _WIDTH_WEIGHT * ASPECT * wide).max()
-    margin = np.array([_MARGIN / ASPECT, _MARGIN])
-    free = 1 - 2 * margin
+    seen = points[:, :2] - pan[:, None]
+    seen[:, 0] += (sides * apart)[:, None]
+    seen *= per_depth[:, None] / (points[:, 2:] + distance)
+    low, high = seen.min(axis=2) + 0.5, seen.max(axis=2) + 0.5
+    corner = low.min(axis=0)
+    extent = high.max(axis=0) - corner
+    measure = _compute_measure(*((high - low) * (ASPECT, 1)).T).max()
     # Lengths in the world per share of the picture at the pivot's distance.
-    length = distance * np.array([ASPECT, 1]) / zoom
+    length = distance / per_depth
     wanted = margin + centre * np.maximum(free - extent, 0)
-    pan = pan + (low - wanted) * length * (1, -1)
+    pan = pan + (corner - wanted) * length
     if len(outlines) > 1:
-      wider = (gap - (boxes[1, 0] - boxes[0, 2])) * length[0]
-      across = across + np.array([-0.5, 0.5]) * wider
-    # A step may overshoot where the wider gap already makes the group larger.
+      apart += (gap - (low[1, 0] - high[0, 0])) * length[0]
     ratio = max(measure / size, *(extent / free))
-    distance = max(distance * ratio, 1.2)
-  return camera, positions[:, [0, 2]]
+    distance = max(distance * ratio, _MIN_DISTANCE)
+  eye = pan @ axes[:2] - distance * axes[2]
+  positions = (sides * apart)[:, None] * axes[0] + depths[:, None] * towards
+  return dataclasses.replace(camera, eye=tuple(eye)), positions
 
 
 def sample_scene(rng: np.random.Generator, objects: Sequence[Object]) -> Scene:
@@ -299,23 +303,26 @@ def sample_scene(rng: np.random.Generator, objects: Sequence[Object]) -> Scene:
     fov=round(rng.uniform(0.42, 0.85), DIGITS),
   )
   turns = rng.uniform(0, 2 * np.pi, n)
-  scales = rng.uniform(0.9, 1.12, n)
-  depths = rng.uniform(-0.3, 0.3, n)
+  scales = rng.uniform(0.9, 1.1, n)
+  depths = rng.uniform(-0.25, 0.25, n)
   size, gap = rng.uniform(*_SIZE), rng.uniform(*_GAP)
-  placements = [
-    Placement(obj, 0.0, 0.0, *round_all((turn, scale)))
-    for obj, turn, scale in zip(objects, turns, scales, strict=True)
-  ]
-  outlines = [
-    place_points(placement, load_geometry(placement.object).extremes)
-    for placement in placements
-  ]
+  placements, outlines = [], []
+  for obj, turn, scale in zip(objects, turns, scales, strict=True):
+    placement = Placement(obj, 0.0, 0.0, *round_all((turn, 1.0)))
+    outline = place_points(placement, load_geometry(obj).extremes)
+    # What looks small from here, such as a low or a narrow object, is made
+    # somewhat larger, so that its partner does not dwarf it.
+    across = outline @ camera.compute_axes()[0]
+    measure = _compute_measure(np.ptp(across), np.ptp(outline[:, 1]))
+    scale = round(float(scale / measure**_EVENNESS), DIGITS)
+    placements.append(dataclasses.replace(placement, scale=scale))
+    outlines.append(scale * outline)
   camera, positions = _solve_view(
     camera, outlines, depths, size, gap, rng.random(2)
   )
   placements = [
     dataclasses.replace(placement, x=x, z=z)
-    for placement, (x, z) in zip(
+    for placement, (x, _, z) in zip(
       placements, map(round_all, positions), strict=True
     )
   ]
@@ -329,7 +336,7 @@ def sample_scene(rng: np.random.Generator, objects: Sequence[Object]) -> Scene:
     colour=round_all(
       1 + rng.uniform(-1, 1) * np.array([0.05, 0.0, -0.06])
     ),
-    ambient=round(rng.uniform(0.36, 0.52), DIGITS),
+    ambient=round(rng.uniform(0.34, 0.5), DIGITS),
     softness=round(rng.uniform(0.02, 0.08), DIGITS),
   )
   return Scene(

@@ -24,6 +24,8 @@ void main() {
   float height = open ? direction.y + 1e-3 : wall.y;
   float above = clamp(height / max(fwidth(height), 1e-6) + 0.5, 0.0, 1.0);
 
+  float lit = compute_lit(above > 0.5 && !open ? wall : ground,
+                          light_direction.w);
   vec3 far;
   if (open) {
     float up = clamp(2.2 * direction.y / length(direction), 0.0, 1.0);
@@ -31,11 +33,10 @@ void main() {
   } else {
     far = paint(wall.xy, wall_colours, wall_frame);
     float slant = max(light_direction.z, 0.0);
-    float lit = compute_lit(wall);
     // A corner is dim, and a wall that faces the light is bright.
     float corner = 1.0 - 0.25 * exp(-5.0 * max(wall.y, 0.0));
-    far *= corner * (0.55 + 0.45 * ambient
-                     + (1.0 - ambient) * (0.45 * slant * lit - 0.1));
+    far *= corner * (0.62 + 0.38 * ambient
+                     + (1.0 - ambient) * (0.5 * slant * lit - 0.1));
   }
 
   vec3 near = paint(ground.xz, ground_colours, ground_frame);
@@ -44,8 +45,8 @@ void main() {
     vec2 away = (ground.xz - contacts[i].xy) / contacts[i].z;
     occlusion *= 1.0 - contacts[i].w * exp(-2.0 * dot(away, away));
   }
-  float sun = light_direction.y * compute_lit(ground);
-  near *= occlusion * (ambient * 0.8 + (1.05 - ambient) * light_colour.rgb * sun);
+  float sun = light_direction.y * lit;
+  near *= occlusion * (ambient * 0.9 + (1.15 - ambient) * light_colour.rgb * sun);
   if (open) near = mix(near, wall_colours[0].rgb, clamp(to_ground * 0.03 - 0.1, 0.0, 1.0));
   else near *= 1.0 - 0.25 * exp(-4.0 * abs(ground.z + wall_colours[1].w));
 

@@ -84,8 +84,9 @@ void main() {
   }
 
   float facing = max(dot(n, to_light), 0.0);
-  float lit = compute_lit(world + 0.03 * n);
-  lit *= smoothstep(0.0, 0.15, facing);
+  // A wide blur or a slanted surface would shade itself: keep off it.
+  float lit = compute_lit(world + 0.04 * n + 0.01 * to_light, 1.2);
+  lit *= smoothstep(0.02, 0.3, facing);
   // Light from all around: from above more than from below, and some from
   // the viewer's side, so that no visible face is without form.
   float around = 0.72 + 0.28 * n.y;
