@@ -52,15 +52,15 @@ def make_house(
   height: float, roof: float, chimney: float, width: float
 ) -> Pieces:
   """Makes a house with a pitched roof, a chimney, a door and windows."""
-  w = mix(0.75, 0.95, width)
-  e = mix(0.52, 0.72, height)
-  r = e + mix(0.2, 0.36, roof)
-  d = 0.7
+  w = mix(0.7, 0.85, width)
+  e = mix(0.62, 0.8, height)
+  r = e + mix(0.17, 0.28, roof)
+  d = 0.64
   c = mix(0.1, 0.2, chimney)
   front = d / 2
   pieces: Pieces = [
     (Part.BODY, extrude(_gable(w, e, r), d)),
-    *_roof(w, e, r, d * 1.08, 0.05, Part.WOOD),
+    *_roof(w, e, r, d * 1.04, 0.045, Part.WOOD),
     (Part.BODY, box(0.14, r - e + c, 0.14).move(w * 0.27, e + 0.05, -0.12)),
     (Part.TRIM, box(0.2, 0.34, 0.03).move(0, 0, front)),
   ]

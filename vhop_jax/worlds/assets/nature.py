@@ -53,15 +53,15 @@ def make_cactus(height: float, left: float, right: float, pot: float) -> Pieces:
     arm = curve(
       [
         (0, low, 0),
-        (x * 0.24, low + 0.01, 0),
-        (x * 0.33, low + 0.1, 0),
-        (x * 0.33, low + 0.1 + up, 0),
+        (x * 0.28, low + 0.02, 0),
+        (x * 0.36, low + 0.14, 0),
+        (x * 0.36, low + 0.14 + up, 0),
       ],
       4,
     )
-    pieces.append((Part.BODY, tube(arm, 0.095, 10)))
-    end = ellipsoid(0.095, segments=10, rows=6)
-    pieces.append((Part.BODY, end.move(x * 0.33, low + 0.1 + up)))
+    pieces.append((Part.BODY, tube(arm, 0.088, 10)))
+    end = ellipsoid(0.088, segments=10, rows=6)
+    pieces.append((Part.BODY, end.move(x * 0.36, low + 0.14 + up)))
   return pieces
 
 
@@ -211,11 +211,11 @@ def make_snail(
   )
   turns = np.linspace(0, 1, 30)
   angle = np.radians(-60 + 760 * turns)
-  spiral = (r - 0.16) * (1 - turns) + 0.05
+  spiral = (r - 0.17) * (1 - turns) + 0.06
   coil = np.stack(
     [-spiral * np.cos(angle), spiral * np.sin(angle), 0 * angle], -1
   )
-  thick = np.maximum(0.42 * r * (1 - 0.55 * turns), 0.05)
+  thick = np.maximum(0.42 * r * (1 - 0.6 * turns), 0.045)
   disc = ellipsoid(r * 1.02, r * 1.02, r * 0.42)
   y = 0.12 + r
   pieces: Pieces = [
@@ -267,19 +267,20 @@ def make_palm_tree(
     (Part.WOOD, tube(trunk, np.linspace(0.085, 0.05, len(trunk)), 8)),
     (Part.TRIM, ellipsoid(mix(0.2, 0.3, island), 0.08, segments=14, rows=6)),
   ]
+  path = curve(
+    [(0, 0, 0), (0.22, 0.13, 0), (0.42, 0.02, 0), (0.54, -0.22, 0)], 3
+  )
+  wide = np.interp(
+    np.linspace(0, 1, len(path)), [0, 0.4, 1], [0.05, 0.14, 0.01]
+  )
+  frond = tube(path, wide, 8)
+  # Flattens the frond about its own spine.
+  spine = np.concatenate([path, path[[0, -1]]]).repeat(8, axis=0)
+  flat = (0.25, 0.25, 1)
+  frond = Piece(
+    spine + (frond.positions - spine) * flat, frond.normals / flat, frond.faces
+  )
   for i in range(count):
-    path = curve(
-      [(0, 0, 0), (0.22, 0.13, 0), (0.42, 0.02, 0), (0.54, -0.22, 0)], 3
-    )
-    wide = np.interp(
-      np.linspace(0, 1, len(path)), [0, 0.4, 1], [0.05, 0.14, 0.01]
-    )
-    frond = tube(path, wide, 8)
-    flat = frond.positions.copy()
-    centre = np.repeat(path, 8, axis=0)
-    centre = np.concatenate([centre, np.repeat(path[[0, -1]], 8, axis=0)])
-    flat = centre + (flat - centre) * (0.25, 0.25, 1)
-    normals = frond.normals * (4, 4, 1)
-    frond = Piece(flat, normals, frond.faces).turn('y', i * 360 / count)
-    pieces.append((Part.BODY, frond.move(x, h)))
+    turned = frond.turn('y', i * 360 / count)
+    pieces.append((Part.BODY, turned.move(x, h)))
   return pieces

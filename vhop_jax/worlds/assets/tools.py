@@ -175,7 +175,7 @@ def make_boot(shaft: float, toe: float, heel: float, cuff: float) -> Pieces:
   """Makes a rubber boot, its toe to the right."""
   h = mix(0.75, 1.0, shaft)
   t = mix(0.45, 0.6, toe)
-  k = mix(0.04, 0.09, heel)
+  k = mix(0.03, 0.07, heel)
   c = mix(0.08, 0.16, cuff)
   sole = k + 0.04
   rows = np.array(

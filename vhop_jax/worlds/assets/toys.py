@@ -35,7 +35,7 @@ def make_teddy_bear(
   y = 0.66 + r * 0.75
   pieces: Pieces = [
     (Part.BODY, ellipsoid(b, 0.38, b * 0.9).move(y=0.36)),
-    (Part.TRIM, ellipsoid(b * 0.62, 0.24, 0.1, 12, 8).move(0, 0.36, b * 0.84)),
+    (Part.TRIM, ellipsoid(b * 0.62, 0.24, 0.1, 12, 6).move(0, 0.36, b * 0.84)),
     (Part.BODY, ellipsoid(r, r * 0.92, r * 0.92).move(y=y)),
     (
       Part.LIGHT,
@@ -49,7 +49,7 @@ def make_teddy_bear(
     pieces += [
       (
         Part.BODY,
-        ellipsoid(e, e, e * 0.6, 12, 8).move(x * r * 0.78, y + r * 0.75),
+        ellipsoid(e, e, e * 0.6, 10, 6).move(x * r * 0.78, y + r * 0.75),
       ),
       (
         Part.TRIM,
@@ -60,13 +60,13 @@ def make_teddy_bear(
       (Part.DARK, _ball(r * 0.13).move(x * r * 0.36, y + r * 0.15, r * 0.85)),
       (
         Part.BODY,
-        ellipsoid(0.11, 0.24, 0.12, 12, 8)
+        ellipsoid(0.11, 0.24, 0.12, 10, 7)
         .turn('z', x * 40)
         .move(x * (b + 0.06), 0.48, 0.06),
       ),
       (
         Part.BODY,
-        ellipsoid(leg, leg, 0.26, 12, 8)
+        ellipsoid(leg, leg, 0.26, 10, 7)
         .turn('y', x * 22)
         .move(x * b * 0.72, leg, 0.32),
       ),
@@ -212,8 +212,8 @@ def make_drum(
   height: float, sticks: float, hoops: float, zigzag: float
 ) -> Pieces:
   """Makes a toy drum with two sticks on it."""
-  h = mix(0.65, 0.95, height)
-  t = mix(0.035, 0.065, hoops)
+  h = mix(0.9, 1.15, height)
+  t = mix(0.025, 0.04, hoops)
   pieces: Pieces = [
     (Part.BODY, lathe([(0.5, 0), (0.5, h)], 24)),
     (Part.LIGHT, cylinder(0.48, 0.03, segments=24).move(y=h)),
@@ -223,7 +223,7 @@ def make_drum(
       lathe([(0.5, -t), (0.54, -t), (0.54, 0.03), (0.47, 0.03)], 24).move(y=h),
     ),
   ]
-  count = 4 + round(2 * zigzag)
+  count = 3 + round(2 * zigzag)
   for i in range(2 * count):
     a, b = (2 * np.pi * (i + k) / (2 * count) for k in (0, 1))
     low, high = (t, h - t) if i % 2 else (h - t, t)
@@ -231,8 +231,8 @@ def make_drum(
       (0.515 * np.cos(a), low, 0.515 * np.sin(a)),
       (0.515 * np.cos(b), high, 0.515 * np.sin(b)),
     ]
-    pieces.append((Part.LIGHT, tube(cord, 0.013, 4)))
-  long = mix(0.55, 0.8, sticks)
+    pieces.append((Part.LIGHT, tube(cord, 0.009, 4)))
+  long = mix(0.45, 0.65, sticks)
   for x in (-1, 1):
     stick = [
       (x * 0.08, h + 0.07, -0.2),
@@ -387,11 +387,11 @@ def make_rocking_horse(
     )
     for x in (-1, 1):
       leg = [(x * 0.22, y, z * 0.1), (x * 0.32, 0.1, z * 0.17)]
-      pieces.append((Part.BODY, tube(leg, [0.085, 0.06])))
+      pieces.append((Part.BODY, tube(leg, [0.09, 0.065])))
     rocker = arc(1.0, 215, 325, 12) * (0.75, bend * 2.2, 1) + (
       0,
       bend * 2.2,
       z * 0.17,
     )
-    pieces.append((Part.WOOD, tube(rocker, 0.032, 6)))
+    pieces.append((Part.WOOD, tube(rocker, 0.028, 6)))
   return pieces
