@@ -216,7 +216,7 @@ def _make_failures(failures: Failures | None) -> str:
     f' {failures["queries"]} queries failed (no valid answer in the stack).'
     ' The first wrong selection of each, from the link graph:</p>'
     + _table(
-      f'<th></th>{head}<th>all</th><th>share of failures</th>', ''.join(body)
+      f'<th></th>{head}<th>all</th><th class="bar">share</th>', ''.join(body)
     )
     + f'<p class="small">Besides, {failures["recovered"]} went wrong but'
     ' came upon a valid answer later; they are not failures.</p>'

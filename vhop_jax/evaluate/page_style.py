@@ -41,7 +41,8 @@ background:var(--paper);min-width:130px}
 tbody th i{font-weight:400;color:var(--faint)}
 td small{display:block;white-space:nowrap}
 td b{font-weight:750}
-.bar{min-width:190px;white-space:nowrap;text-align:left}
+.bar,thead th.bar{text-align:left}
+.bar{min-width:190px;white-space:nowrap}
 .track{display:inline-block;width:120px;height:12px;margin-right:8px}
 .track div{height:12px;border-radius:2px;background:var(--accent)}
 .run td{text-align:left;overflow-wrap:anywhere}
@@ -69,6 +70,8 @@ dt{font-weight:600}dd{margin:0;max-width:75ch}
 @media(max-width:560px){main{padding:12px 14px 60px}
 .strip{grid-template-columns:repeat(2,1fr)}
 article{padding:12px}dl{display:block}dd{margin-bottom:10px}
-section{margin-top:36px}}
+section{margin-top:36px}
+th,td{padding:6px;font-size:14px}tbody th{min-width:88px}
+td small{font-size:11.5px}.track{width:56px}.bar{min-width:0}}
 @media print{body{background:#fff}article,figure{break-inside:avoid}}
 """
