@@ -1,3 +1,4 @@
+import base64
 from html.parser import HTMLParser
 import io
 import json
@@ -234,8 +235,6 @@ def test_page_has_every_picture(written):
 
 
 def _decode(source):
-  import base64
-
   return base64.b64decode(source.split(',', 1)[1], validate=True)
 
 
@@ -338,3 +337,13 @@ def test_terminal_tables_fit_in_80_columns(evaluation):
     f'  {"dead end taken":<38}     4     0     0   = 4',
     f'  {"wrong object":<38}     4     0     0   = 4',
   ]
+
+
+def test_reference_that_equals_the_best_is_not_bold(evaluation, tmp_path):
+  results, _, _ = evaluation
+  results['rows'][2]['metrics'] = results['rows'][1]['metrics']
+  paths = report.write_report(results, tmp_path)
+  table = re.search(r'<table>.*?</table>', paths.html.read_text()).group()
+  assert table.count('<b>50.0</b>') == 4
+  assert paths.markdown.read_text().count('**50.0 (') == 4
+  assert report.format_table(results['rows']).count('*') == 4
