@@ -8,12 +8,10 @@ from vhop_jax.worlds.assets.shapes import (
   box,
   cylinder,
   ellipsoid,
-  extrude,
   lathe,
   mix,
-  torus,
-  tube,
 )
+from vhop_jax.worlds.assets.sweeps import extrude, torus, tube
 
 
 def _gable(
@@ -194,9 +192,9 @@ def make_castle(
       pieces.append((Part.BODY, cylinder(r, h, segments=14).move(*at)))
       tip = cylinder(r * 1.12, k, 0, 14).move(x * 0.36, h, z * 0.36)
       pieces.append((Part.TRIM, tip))
-  for x in (-0.15, 0.0, 0.15):
+  for middle in (-0.15, 0.0, 0.15):
     for z in (-1, 1):
-      tooth = box(0.09, 0.08, 0.08).move(x, h * 0.75, z * 0.32)
+      tooth = box(0.09, 0.08, 0.08).move(middle, h * 0.75, z * 0.32)
       pieces.append((Part.BODY, tooth))
   return pieces
 

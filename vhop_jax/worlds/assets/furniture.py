@@ -8,8 +8,8 @@ from vhop_jax.worlds.assets.shapes import (
   lathe,
   mix,
   rounded_box,
-  tube,
 )
+from vhop_jax.worlds.assets.sweeps import tube
 
 
 def make_chair(back: float, width: float, seat: float, slats: float) -> Pieces:
@@ -93,9 +93,9 @@ def make_sofa(
     pieces.append((Part.WOOD, foot))
   inner = (w - 2 * a) / count
   for i in range(count):
-    x = (i - (count - 1) / 2) * inner
+    middle = (i - (count - 1) / 2) * inner
     seat = rounded_box(inner * 0.96, 0.14, 0.46, 0.05, 2)
-    pieces.append((Part.TRIM, seat.move(x, 0.32, 0.1)))
+    pieces.append((Part.TRIM, seat.move(middle, 0.32, 0.1)))
   return pieces
 
 

@@ -13,9 +13,8 @@ from vhop_jax.worlds.assets.shapes import (
   lathe,
   mix,
   rounded_box,
-  torus,
-  tube,
 )
+from vhop_jax.worlds.assets.sweeps import torus, tube
 
 
 def make_vase(belly: float, neck: float, lip: float, height: float) -> Pieces:
@@ -41,7 +40,7 @@ def make_bucket(
   up = mix(0.3, 0.6, handle)
   wire = arc(1.0, 0, 180, 14) * (0.5, up, 1) + (0, h - 0.06, 0)
   side = [(0, 0), (low, 0), (0.5, h), (0.45, h), (low - 0.04, 0.06), (0, 0.06)]
-  band = torus(0.5, mix(0.018, 0.036, rim)).turn('x', 90).move(y=h)
+  band = torus(0.5, mix(0.014, 0.045, rim)).turn('x', 90).move(y=h)
   return [
     (Part.BODY, lathe(side, 24)),
     (Part.TRIM, band),
@@ -65,15 +64,16 @@ def make_barrel(
       ),
     ),
   ]
-  wide = mix(0.035, 0.065, hoops)
+  wide = mix(0.025, 0.05, hoops)
+  out = mix(0.012, 0.045, hoops)
   for y in (mix(0.1, 0.2, gap), mix(0.35, 0.3, gap)):
     for level in (y, 1 - y):
       r = np.interp(level * h, side[:, 1], side[:, 0])
       hoop = lathe(
         [
           (r - 0.02, -wide / 2),
-          (r + 0.025, -wide / 2),
-          (r + 0.025, wide / 2),
+          (r + out, -wide / 2),
+          (r + out, wide / 2),
           (r - 0.02, wide / 2),
         ],
         22,
@@ -159,7 +159,7 @@ def make_gift_box(
   """Makes a wrapped gift with a ribbon and a bow."""
   w = mix(0.7, 1.0, width)
   h = mix(0.5, 0.9, height)
-  s = mix(0.07, 0.11, ribbon)
+  s = mix(0.06, 0.13, ribbon)
   size = mix(0.13, 0.18, bow)
   pieces: Pieces = [
     (Part.BODY, box(w, h, 0.8)),
@@ -193,9 +193,9 @@ def make_alarm_clock(
   for angle in (0, 90, 180, 270):
     tick = box(0.05, 0.09, 0.03).move(0, 0.31, d / 2 + 0.03)
     pieces.append((Part.DARK, tick.turn('z', angle)))
-  for angle, size in ((0.0, 0.3), (mix(-150, -60, hands), 0.22)):
+  for turn, size in ((0.0, 0.3), (mix(-150, -60, hands), 0.22)):
     hand = box(0.07, size, 0.03).move(z=d / 2 + 0.045)
-    pieces.append((Part.DARK, hand.turn('z', angle)))
+    pieces.append((Part.DARK, hand.turn('z', turn)))
   for side in (-1, 1):
     bell = ellipsoid(b, b * 0.8, b, 14, 8).move(y=0.5 + b * 0.65)
     pieces.append((Part.BODY, bell.turn('z', 36 * side)))
@@ -219,9 +219,10 @@ def make_hourglass(
     (Part.BODY, cylinder(r * 1.3, h)),
     (Part.BODY, cylinder(r * 1.3, h).move(y=1.09 - h)),
   ]
-  thick = mix(0.02, 0.035, posts)
+  thick = mix(0.02, 0.04, posts)
+  away = r * mix(0.98, 1.16, posts)
   for angle in (45, 135, 225, 315):
-    post = cylinder(thick, 1.0, segments=6).move(r * 1.12, 0.05)
+    post = cylinder(thick, 1.0, segments=6).move(away, 0.05)
     pieces.append((Part.TRIM, post.turn('y', angle)))
   return pieces
 
@@ -309,7 +310,7 @@ def make_bell(
     12,
   )
   return [
-    (Part.BODY, lathe([(r - 0.06, 0.08), (r, 0.05), *side, (0, h + 0.1)], 24)),
+    (Part.BODY, lathe([(r - 0.06, 0.08), *side, (0, h + 0.1)], 24)),
     (Part.DARK, cylinder(r - 0.05, 0.02).move(y=0.06)),
     (
       Part.METAL,
@@ -325,7 +326,7 @@ def make_backpack(
   """Makes a backpack with a front pocket, a flap and two straps."""
   h = mix(0.8, 1.05, height)
   p = mix(0.3, 0.45, pocket)
-  thick = mix(0.03, 0.045, straps)
+  apart = mix(0.17, 0.27, straps)
   top = arc(0.14, 0, 180, 8) + (0, h - 0.02, 0)
   pieces: Pieces = [
     (Part.BODY, rounded_box(0.74, h, 0.4, mix(0.1, 0.19, roundness), 4)),
@@ -347,5 +348,5 @@ def make_backpack(
       ],
       4,
     )
-    pieces.append((Part.TRIM, tube(strap, thick).move(side * 0.22)))
+    pieces.append((Part.TRIM, tube(strap, 0.036).move(side * apart)))
   return pieces

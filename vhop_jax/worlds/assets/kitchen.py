@@ -17,9 +17,8 @@ from vhop_jax.worlds.assets.shapes import (
   lathe,
   mix,
   rounded_box,
-  torus,
-  tube,
 )
+from vhop_jax.worlds.assets.sweeps import torus, tube
 
 
 def make_kettle(

@@ -9,11 +9,10 @@ from vhop_jax.worlds.assets.shapes import (
   curve,
   cylinder,
   ellipsoid,
-  extrude,
   lathe,
   mix,
-  tube,
 )
+from vhop_jax.worlds.assets.sweeps import extrude, tube
 
 
 def make_mushroom(
@@ -147,7 +146,6 @@ def make_fish(length: float, tail: float, fin: float, height: float) -> Pieces:
   f = mix(0.1, 0.22, fin)
   y = 0.32 + h
   fan = [(-w * 0.75, 0.0), (-w - 0.28, t), (-w - 0.16, 0.0), (-w - 0.28, -t)]
-  fan = np.array(fan)[[0, 1, 2, 3]]
   back = curve(
     [
       (w * 0.4, h * 0.8),

@@ -10,13 +10,10 @@ from vhop_jax.worlds.assets.shapes import (
   curve,
   cylinder,
   ellipsoid,
-  extrude,
   lathe,
-  loft,
   mix,
-  torus,
-  tube,
 )
+from vhop_jax.worlds.assets.sweeps import extrude, loft, torus, tube
 
 
 def make_dumbbell(
@@ -25,7 +22,7 @@ def make_dumbbell(
   """Makes a dumbbell lying on its discs."""
   w = mix(0.5, 0.75, length)
   r = mix(0.24, 0.34, discs)
-  t = mix(0.05, 0.075, grip)
+  t = mix(0.04, 0.09, grip)
   pieces: Pieces = [
     (Part.METAL, tube([(-w - 0.1, r, 0), (w + 0.1, r, 0)], t)),
   ]
@@ -106,7 +103,7 @@ def make_guitar(waist: float, neck: float, body: float, hole: float) -> Pieces:
     4,
   )
   outline = np.concatenate([half, half[::-1] * (-1, 1)])
-  hub = mix(0.1, 0.14, hole)
+  hub = mix(0.09, 0.15, hole)
   front = 0.11
   top = 0.8 + n
   pieces: Pieces = [

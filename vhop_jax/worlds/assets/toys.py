@@ -14,9 +14,8 @@ from vhop_jax.worlds.assets.shapes import (
   lathe,
   mix,
   rounded_box,
-  torus,
-  tube,
 )
+from vhop_jax.worlds.assets.sweeps import torus, tube
 
 
 def _ball(radius: float) -> Piece:
@@ -209,13 +208,14 @@ def make_snowman(belly: float, head: float, hat: float, nose: float) -> Pieces:
 
 
 def make_drum(
-  height: float, sticks: float, hoops: float, zigzag: float
+  height: float, sticks: float, hoops: float, waist: float
 ) -> Pieces:
   """Makes a toy drum with two sticks on it."""
   h = mix(0.9, 1.15, height)
-  t = mix(0.025, 0.04, hoops)
+  t = mix(0.02, 0.055, hoops)
+  middle = mix(0.53, 0.42, waist)
   pieces: Pieces = [
-    (Part.BODY, lathe([(0.5, 0), (0.5, h)], 24)),
+    (Part.BODY, lathe(curve([(0.5, 0), (middle, h / 2), (0.5, h)], 4), 24)),
     (Part.LIGHT, cylinder(0.48, 0.03, segments=24).move(y=h)),
     (Part.TRIM, lathe([(0.47, 0), (0.54, 0), (0.54, t), (0.5, t)], 24)),
     (
@@ -223,15 +223,6 @@ def make_drum(
       lathe([(0.5, -t), (0.54, -t), (0.54, 0.03), (0.47, 0.03)], 24).move(y=h),
     ),
   ]
-  count = 3 + round(2 * zigzag)
-  for i in range(2 * count):
-    a, b = (2 * np.pi * (i + k) / (2 * count) for k in (0, 1))
-    low, high = (t, h - t) if i % 2 else (h - t, t)
-    cord = [
-      (0.515 * np.cos(a), low, 0.515 * np.sin(a)),
-      (0.515 * np.cos(b), high, 0.515 * np.sin(b)),
-    ]
-    pieces.append((Part.LIGHT, tube(cord, 0.009, 4)))
   long = mix(0.45, 0.65, sticks)
   for x in (-1, 1):
     stick = [
@@ -297,13 +288,13 @@ def make_crown(
   """Makes a crown with pointed teeth and balls on them."""
   count = 5 + round(3 * points)
   h = mix(0.4, 0.65, height)
-  out = mix(0.46, 0.58, flare)
+  wide = mix(0.46, 0.58, flare)
   j = mix(0.04, 0.065, jewels)
   k = 4 * count
   angle = np.arange(k) * 2 * np.pi / k
   wave = np.abs(np.arange(k) % 4 - 2) / 2
   top = h * (0.45 + 0.55 * (1 - wave))
-  r = 0.44 + (out - 0.44) * top / h
+  r = 0.44 + (wide - 0.44) * top / h
   ring = np.stack([np.cos(angle), np.sin(angle)], -1)
 
   def wall(radii: np.ndarray, heights: np.ndarray) -> np.ndarray:

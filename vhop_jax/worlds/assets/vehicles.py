@@ -9,14 +9,11 @@ from vhop_jax.worlds.assets.shapes import (
   curve,
   cylinder,
   ellipsoid,
-  extrude,
   lathe,
-  loft,
   mix,
   rounded_box,
-  torus,
-  tube,
 )
+from vhop_jax.worlds.assets.sweeps import extrude, loft, torus, tube
 
 
 def _wheel(radius: float, width: float) -> Pieces:
