@@ -15,8 +15,11 @@ import hashlib
 import itertools
 import multiprocessing
 import os
+import signal
+import threading
 from typing import Any, TypeVar
 
+from vhop_jax import errors
 from vhop_jax.worlds import family as family_lib
 from vhop_jax.worlds import world as world_lib
 
@@ -29,7 +32,10 @@ _Out = TypeVar('_Out')
 
 
 class RenderPool:
-  """Runs functions on workers; may be shared by many worlds."""
+  """Runs functions on workers; many worlds may use it, one after the other.
+
+  Only one `map` may run at a time, since it renews the workers.
+  """
 
   def __init__(self, workers: int | None = None):
     """Starts nothing yet.
@@ -40,6 +46,8 @@ class RenderPool:
     """
     if workers is None:
       workers = len(os.sched_getaffinity(0))
+    if workers < 0:
+      raise errors.UsageError(f'workers={workers}: use 0 or more')
     self.workers = workers
     self._executor: futures.ProcessPoolExecutor | None = None
     self._pieces_left = 0
@@ -122,9 +130,26 @@ class RenderPool:
     self.close()
     # A forked process would share the parent's threads and GL context.
     self._executor = futures.ProcessPoolExecutor(
-      self.workers, mp_context=multiprocessing.get_context('spawn')
+      self.workers,
+      mp_context=multiprocessing.get_context('spawn'),
+      initializer=_start_worker,
     )
     self._pieces_left = PIECES_PER_GENERATION
+
+
+def _start_worker() -> None:
+  """Makes a worker end with its parent, and leave Ctrl-C to it."""
+  signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+  def watch() -> None:
+    # A worker waits for work on a pipe whose other end its siblings hold open
+    # too, so it would never notice that its parent was killed.
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+      parent.join()
+      os._exit(1)
+
+  threading.Thread(target=watch, daemon=True).start()
 
 
 @dataclasses.dataclass(frozen=True)

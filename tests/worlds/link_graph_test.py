@@ -1,0 +1,43 @@
+from vhop_jax.worlds import link_graph
+from vhop_jax.worlds import objects as objects_lib
+from vhop_jax.worlds import world as world_lib
+
+
+def thing(uid, colour='red'):
+  return objects_lib.Object(uid, 'kettle', colour, 'blue', 'plain', ())
+
+
+A, B, C = thing('a'), thing('b', 'green'), thing('c', 'blue')
+
+
+def make_graph():
+  pictures = [(A,), (A, B), (C, A), (B, C)]
+  return link_graph.LinkGraph(
+    [
+      world_lib.ImageRecord(f'{i:05d}', 0, objects, {})
+      for i, objects in enumerate(pictures)
+    ]
+  )
+
+
+def test_links_lead_to_the_other_images_of_an_object():
+  links = make_graph().links('00000', 'a')
+  assert [(x.target_id, x.relation, x.other) for x in links] == [
+    ('00001', 'leftof', B),
+    ('00002', 'rightof', C),
+  ]
+  assert [x.target_id for x in make_graph().links('00001', 'a')] == ['00002']
+
+
+def test_valid_links_apply_the_constraints_of_the_level():
+  def targets(level, prompt, hop):
+    spec = world_lib.Spec(level, 1, 0, prompt=prompt)
+    links = make_graph().valid_links(spec, hop, '00000', 'a')
+    return [link.target_id for link in links]
+
+  right_of_red = world_lib.Hop('rightof', 'red')
+  assert targets(1, 'precise', right_of_red) == ['00001', '00002']
+  assert targets(2, 'precise', right_of_red) == ['00002']
+  assert targets(3, 'precise', right_of_red) == []
+  assert targets(3, 'precise', world_lib.Hop('rightof', 'blue')) == ['00002']
+  assert targets(4, 'vague', right_of_red) == ['00001', '00002']

@@ -1,0 +1,1 @@
+"""Makes worlds of rendered images with verified multi-hop queries."""
