@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 from vhop_jax import errors
-from vhop_jax.models import convert
+from vhop_jax.models import convert, qwen3_vl, vision_qwen3_vl
 from vhop_jax.models import positions as positions_lib
-from vhop_jax.models import qwen3_vl
-from vhop_jax.models import vision_qwen3_vl
 
 pytestmark = pytest.mark.parity
 

@@ -14,6 +14,8 @@ from vhop_jax import errors
 from vhop_jax.models import qwen3_vl as qwen3_vl_lib
 from vhop_jax.typing import Params
 
+Read = Callable[[np.ndarray], np.ndarray]
+
 
 class Rule(NamedTuple):
   """Says how one of our parameters is made from theirs.
@@ -24,7 +26,7 @@ class Rule(NamedTuple):
   """
 
   name: str
-  read: Callable[[np.ndarray], np.ndarray]
+  read: Read
 
 
 def _same(x: np.ndarray) -> np.ndarray:
@@ -36,17 +38,17 @@ def _kernel(x: np.ndarray) -> np.ndarray:
   return x.reshape(x.shape[0], -1).T
 
 
-def _heads_out(heads: int):
+def _heads_out(heads: int) -> Read:
   """Splits the outputs of a projection: [heads * h, in] to [in, heads, h]."""
   return lambda x: _kernel(x).reshape(x.shape[1], heads, -1)
 
 
-def _heads_in(heads: int):
+def _heads_in(heads: int) -> Read:
   """Splits the inputs of a projection: [out, heads * h] to [heads, h, out]."""
   return lambda x: _kernel(x).reshape(heads, -1, x.shape[0])
 
 
-def _third(i: int, then: Callable):
+def _third(i: int, then: Read) -> Read:
   """Takes query (0), key (1) or value (2) out of a fused projection."""
   return lambda x: then(np.split(x, 3)[i])
 
@@ -90,7 +92,13 @@ def make_vision_table(config: qwen3_vl_lib.Qwen3VLConfig) -> dict[str, Rule]:
     'position': Rule('visual.pos_embed.weight', _same),
   }
 
-  def add(ours, theirs, read=_kernel, read_bias=_same, weight='kernel'):
+  def add(
+    ours: str,
+    theirs: str,
+    read: Read = _kernel,
+    read_bias: Read = _same,
+    weight: str = 'kernel',
+  ) -> None:
     table[f'{ours}/{weight}'] = Rule(f'{theirs}.weight', read)
     table[f'{ours}/bias'] = Rule(f'{theirs}.bias', read_bias)
 
@@ -137,7 +145,7 @@ def convert(
   weights = {name.removeprefix('model.'): x for name, x in state_dict.items()}
   used = {name for name in weights if name.startswith('lm_head')}
 
-  def read(rule, *layer):
+  def read(rule: Rule, *layer: int) -> np.ndarray:
     name = rule.name.format(*layer)
     if name not in weights:
       raise errors.DataError(

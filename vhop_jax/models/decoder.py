@@ -23,8 +23,10 @@ the names in brackets are also the logical axes for sharding:
     final_norm/scale             [embed]
 """
 
+from collections.abc import Callable
 import dataclasses
 import math
+from typing import Any
 
 import flax
 import flax.linen as nn
@@ -34,6 +36,9 @@ import numpy as np
 
 from vhop_jax import errors
 from vhop_jax.typing import Array, Bool, Float, Int, Int32, typed
+
+Axis = tuple[int, str | None]  # Size and logical name of a parameter's axis.
+Rope = tuple[Array, Array]  # Cosines and sines, see `compute_rope`.
 
 # Large and finite: a row without any allowed slot softmaxes to finite values
 # (padding in front of the first token), where -inf would give NaN.
@@ -75,7 +80,7 @@ class DecoderConfig:
   remat: str = 'none'
   scan_unroll: int = 1
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     if self.num_heads % self.num_kv_heads:
       raise errors.UsageError(
         f'num_heads={self.num_heads} is not a multiple of '
@@ -188,6 +193,13 @@ def apply_rope(
   return rotated.astype(x.dtype)
 
 
+def partition(
+  initializer: Callable[..., Array], names: tuple[str | None, ...]
+) -> Callable[..., Any]:
+  """Adds the logical axes of a parameter to its initializer."""
+  return nn.with_logical_partitioning(initializer, names)
+
+
 class RMSNorm(nn.Module):
   """Root-mean-square normalisation of the last axis, in float32."""
 
@@ -199,7 +211,7 @@ class RMSNorm(nn.Module):
     """Normalises x."""
     scale = self.param(
       'scale',
-      nn.with_logical_partitioning(nn.initializers.ones, (self.axis_name,)),
+      partition(nn.initializers.ones, (self.axis_name,)),
       (x.shape[-1],),
       jnp.float32,
     )
@@ -218,8 +230,8 @@ class Linear(nn.Module):
     use_bias: adds a bias (the vision tower does, the decoder does not).
   """
 
-  inputs: tuple[tuple[int, str], ...]
-  outputs: tuple[tuple[int, str], ...]
+  inputs: tuple[Axis, ...]
+  outputs: tuple[Axis, ...]
   dtype: jnp.dtype = jnp.float32
   use_bias: bool = False
 
@@ -231,25 +243,24 @@ class Linear(nn.Module):
     fan_in = math.prod(size for size, _ in self.inputs)
     kernel = self.param(
       'kernel',
-      nn.with_logical_partitioning(nn.initializers.normal(fan_in**-0.5), names),
+      partition(nn.initializers.normal(fan_in**-0.5), names),
       shape,
       jnp.float32,
     )
-    n = len(self.inputs)
-    # One plain matrix product: on a CPU quicker than a general contraction.
-    y = x.reshape(*x.shape[: x.ndim - n], fan_in).astype(self.dtype)
+    lead = x.shape[: x.ndim - len(self.inputs)]
+    # A product of two matrices: on a CPU the backward pass of one with a
+    # batch of matrices takes twice as long.
+    y = x.reshape(-1, fan_in).astype(self.dtype)
     y = y @ kernel.reshape(fan_in, -1).astype(self.dtype)
     if self.use_bias:
       bias = self.param(
         'bias',
-        nn.with_logical_partitioning(
-          nn.initializers.zeros, tuple(name for _, name in self.outputs)
-        ),
+        partition(nn.initializers.zeros, tuple(n for _, n in self.outputs)),
         tuple(size for size, _ in self.outputs),
         jnp.float32,
       )
-      y += bias.reshape((1,) * (y.ndim - 1) + (-1,)).astype(self.dtype)
-    return y.reshape(*y.shape[:-1], *(size for size, _ in self.outputs))
+      y += bias.reshape(1, -1).astype(self.dtype)
+    return y.reshape(*lead, *(size for size, _ in self.outputs))
 
 
 @typed
@@ -305,7 +316,15 @@ class DecoderLayer(nn.Module):
   dtype: jnp.dtype = jnp.float32
 
   @nn.compact
-  def __call__(self, carry, cached, rope, allowed, slot, deepstack):
+  def __call__(
+    self,
+    carry: tuple[Array, Array],
+    cached: tuple[Array, Array] | None,
+    rope: Rope,
+    allowed: Array,
+    slot: Array,
+    deepstack: Array | None,
+  ) -> tuple[tuple[Array, Array], tuple[Array, Array] | None]:
     """Runs the layer.
 
     Args:
@@ -329,10 +348,12 @@ class DecoderLayer(nn.Module):
     )
     mlp = ((config.mlp_size, 'mlp'),)
 
-    def norm(name, axis_name):
+    def norm(name: str, axis_name: str) -> RMSNorm:
       return RMSNorm(config.rms_norm_eps, axis_name, name=name)
 
-    def linear(name, inputs, outputs):
+    def linear(
+      name: str, inputs: tuple[Axis, ...], outputs: tuple[Axis, ...]
+    ) -> Linear:
       return Linear(inputs, outputs, self.dtype, name=name)
 
     y = norm('attention_norm', 'embed')(x)
@@ -381,14 +402,12 @@ class Decoder(nn.Module):
   config: DecoderConfig
   dtype: jnp.dtype = jnp.float32
 
-  def setup(self):
+  def setup(self) -> None:
     """Declares the table, the stacked layers and the final norm."""
     config = self.config
     self.embedding = self.param(
       'embedding',
-      nn.with_logical_partitioning(
-        nn.initializers.normal(0.02), ('vocab', 'embed')
-      ),
+      partition(nn.initializers.normal(0.02), ('vocab', 'embed')),
       (config.vocab_size, config.hidden_size),
       jnp.float32,
     )
@@ -436,21 +455,15 @@ class Decoder(nn.Module):
     """
     size = embeddings.shape[1]
     slots = jnp.arange(size)
-    cached, start = None, 0
+    keep, cached, start = mask, None, jnp.zeros((), jnp.int32)
     if cache is not None:
-      start = cache.length
-      slots = start + slots
-      cached = (cache.k, cache.v)
+      cached, start = (cache.k, cache.v), cache.length
       keep = jax.lax.dynamic_update_slice(cache.mask, mask, (0, start))
-    else:
-      keep = mask
-    causal = jnp.arange(keep.shape[1])[None, :] <= slots[:, None]
+    causal = jnp.arange(keep.shape[1])[None, :] <= (start + slots)[:, None]
     allowed = causal[None] & keep[:, None, :]
     rope = compute_rope(self.config, positions)
     carry = (embeddings.astype(self.dtype), jnp.zeros((), jnp.int32))
-    (x, _), cached = self.layers(carry, cached, rope, allowed, start, deepstack)
+    (x, _), new = self.layers(carry, cached, rope, allowed, start, deepstack)
     if cache is not None:
-      cache = Cache(
-        k=cached[0], v=cached[1], mask=keep, length=cache.length + size
-      )
+      cache = Cache(k=new[0], v=new[1], mask=keep, length=start + size)
     return self.final_norm(x), cache

@@ -27,7 +27,7 @@ class Qwen3VLConfig:
   decoder: decoder_lib.DecoderConfig
   image_token_id: int = 151655
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     if self.vision.out_size != self.decoder.hidden_size:
       raise errors.UsageError(
         f'vision out_size={self.vision.out_size} differs from the '
@@ -60,7 +60,9 @@ class Qwen3VLConfig:
       ) from error
 
 
-def _read_hf_dict(cls, config):
+def _read_hf_dict(
+  cls: type[Qwen3VLConfig], config: Mapping[str, Any]
+) -> Qwen3VLConfig:
   """Reads the fields; a missing one is a KeyError."""
   text, vision = config['text_config'], config['vision_config']
   # transformers 5 writes `rope_parameters`, the released files have
@@ -158,7 +160,7 @@ class Qwen3VL(nn.Module):
   config: Qwen3VLConfig
   dtype: jnp.dtype = jnp.float32
 
-  def setup(self):
+  def setup(self) -> None:
     """Declares the tower and the decoder."""
     self.vision = vision_lib.VisionTower(self.config.vision, self.dtype)
     self.decoder = decoder_lib.Decoder(self.config.decoder, self.dtype)
@@ -202,6 +204,8 @@ class Qwen3VL(nn.Module):
     x = self.decoder.embed(tokens)
     deepstack = None
     if patches is not None:
+      if layout is None or visual_index is None:
+        raise ValueError('patches need a layout and a visual_index')
       visual, deepstack = self.encode_images(patches, layout)
       x, deepstack = place_visual(x, visual, deepstack, visual_index)
       if not deepstack.shape[0]:

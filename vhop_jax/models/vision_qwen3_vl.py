@@ -38,6 +38,8 @@ from vhop_jax import errors
 from vhop_jax.models import decoder as decoder_lib
 from vhop_jax.typing import Array, Float, Int, Int32, ndarray, typed
 
+Axes = tuple[decoder_lib.Axis, ...]
+
 PADDING_SEGMENT = -1
 NORM_EPSILON = 1e-6
 ROPE_THETA = 1e4
@@ -76,7 +78,7 @@ class VisionConfig:
   remat: str = 'none'
   scan_unroll: int = 1
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     if self.hidden_size % self.num_heads or self.head_dim % 4:
       raise errors.UsageError(
         f'vision hidden_size={self.hidden_size} over '
@@ -118,12 +120,13 @@ class PatchLayout:
       segment. `PADDING_SEGMENT` at padding.
   """
 
-  position_index: Int32[Array, '*rows patches 4']
-  position_weight: Float[Array, '*rows patches 4']
-  rotary: Int32[Array, '*rows patches 2']
-  segment: Int32[Array, '*rows patches']
+  position_index: Int32[Array | ndarray, '*rows patches 4']
+  position_weight: Float[Array | ndarray, '*rows patches 4']
+  rotary: Int32[Array | ndarray, '*rows patches 2']
+  segment: Int32[Array | ndarray, '*rows patches']
 
 
+@typed
 def make_patch_layout(
   grid_thw: Int[ndarray, 'images 3'],
   *,
@@ -148,7 +151,7 @@ def make_patch_layout(
   """
   index, weight, rotary, segment = [], [], [], []
   frames = 0
-  for image, (t, h, w) in enumerate(np.asarray(grid_thw).tolist()):
+  for image, (t, h, w) in enumerate(grid_thw.tolist()):
     if min(t, h, w) < 1 or h % merge_size or w % merge_size:
       raise errors.DataError(
         f'image {image} has {h} x {w} patches: both sides must be multiples '
@@ -176,8 +179,10 @@ def make_patch_layout(
       f'{length} (a multiple of {merge_size**2})'
     )
 
-  def pad(parts, shape, dtype, value=0):
-    rest = np.full((length - count, *shape), value, dtype)
+  def pad(
+    parts: list[ndarray], shape: tuple[int, ...], dtype: type, value: int = 0
+  ) -> ndarray:
+    rest: ndarray = np.full((length - count, *shape), value, dtype)
     return np.concatenate([*parts, rest]).astype(dtype)
 
   return PatchLayout(
@@ -188,7 +193,9 @@ def make_patch_layout(
   )
 
 
-def _compute_axis_taps(place, size, grid_side):
+def _compute_axis_taps(
+  place: ndarray, size: int, grid_side: int
+) -> tuple[ndarray, ndarray]:
   """Computes two table rows and weights [n, 2] by align_corners=True."""
   # The reference's operations in its order and in float32, so that both
   # floor the same number.
@@ -212,7 +219,7 @@ class LayerNorm(nn.Module):
     scale, bias = (
       self.param(
         name,
-        nn.with_logical_partitioning(initializer, ('embed',)),
+        decoder_lib.partition(initializer, ('embed',)),
         (x.shape[-1],),
         jnp.float32,
       ).reshape(shape)
@@ -232,7 +239,13 @@ class VisionBlock(nn.Module):
   dtype: jnp.dtype = jnp.float32
 
   @nn.compact
-  def __call__(self, carry, place, rope, allowed):
+  def __call__(
+    self,
+    carry: tuple[Array, Array],
+    place: Array,
+    rope: decoder_lib.Rope,
+    allowed: Array,
+  ) -> tuple[tuple[Array, Array], None]:
     """Runs the block.
 
     Args:
@@ -251,7 +264,7 @@ class VisionBlock(nn.Module):
     heads = ((config.num_heads, 'heads'), (config.head_dim, 'head_dim'))
     mlp = ((config.mlp_size, 'mlp'),)
 
-    def linear(name, inputs, outputs):
+    def linear(name: str, inputs: Axes, outputs: Axes) -> decoder_lib.Linear:
       return decoder_lib.Linear(inputs, outputs, self.dtype, True, name=name)
 
     y = LayerNorm(name='attention_norm')(x)
@@ -296,7 +309,7 @@ class PatchMerger(nn.Module):
       x = norm(x)
     inner = ((width, 'mlp'),)
 
-    def linear(name, inputs, outputs):
+    def linear(name: str, inputs: Axes, outputs: Axes) -> decoder_lib.Linear:
       return decoder_lib.Linear(inputs, outputs, self.dtype, True, name=name)
 
     x = nn.gelu(linear('up', ((width, 'embed'),), inner)(x), approximate=False)
@@ -341,9 +354,7 @@ class VisionTower(nn.Module):
     )
     table = self.param(
       'position',
-      nn.with_logical_partitioning(
-        nn.initializers.normal(0.02), (None, 'embed')
-      ),
+      decoder_lib.partition(nn.initializers.normal(0.02), (None, 'embed')),
       (config.grid_side**2, config.hidden_size),
       jnp.float32,
     )
@@ -394,7 +405,7 @@ class VisionTower(nn.Module):
     )
 
 
-def _compute_vision_rope(head_dim, rotary):
+def _compute_vision_rope(head_dim: int, rotary: Array) -> decoder_lib.Rope:
   """Computes cos and sin [rows, patches, head_dim / 2]: rows, then columns."""
   half = head_dim // 2
   exponent = np.arange(0, half, 2, dtype=np.float32) / half
