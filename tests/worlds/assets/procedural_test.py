@@ -84,10 +84,9 @@ def test_body_dominates_what_is_seen(type_name):
   body, trim = np.array(fracs)[:, [Part.BODY, Part.TRIM]].T
   assert body.mean() > 0.58
   assert body.min() > 0.54
-  # A pattern gives about a third of the body to the second colour as well;
-  # with the trim it must still be less than the named colour.
-  assert trim.max() < 0.36
-  assert trim.mean() + 0.33 * body.mean() < 0.66 * body.mean() + 0.08
+  # A pattern paints up to a third of the body, so that 2/3 of it against 1/3
+  # and the trim leaves the named colour ahead if trim < body / 3.
+  assert trim.mean() < 0.34 * body.mean()
 
 
 @pytest.mark.parametrize('type_name', TYPES)

@@ -163,7 +163,7 @@ def make_lighthouse(
   h = mix(0.7, 0.95, height)
   top = mix(0.13, 0.18, taper)
   g = top + mix(0.05, 0.11, gallery)
-  r = mix(0.14, 0.24, roof)
+  r = mix(0.11, 0.2, roof)
   return [
     (Part.BODY, cylinder(0.36, 0.08, 0.32, 20)),
     (Part.BODY, cylinder(0.28, h, top, 20).move(y=0.06)),
@@ -180,7 +180,7 @@ def make_castle(
   """Makes a castle: walls between round towers with pointed roofs."""
   h = mix(0.42, 0.6, height)
   r = mix(0.12, 0.16, towers)
-  k = mix(0.18, 0.28, roof)
+  k = mix(0.13, 0.22, roof)
   d = mix(0.2, 0.3, gate)
   pieces: Pieces = [
     (Part.BODY, box(0.72, h * 0.75, 0.72)),
@@ -190,7 +190,7 @@ def make_castle(
     for z in (-1, 1):
       at = (x * 0.36, 0, z * 0.36)
       pieces.append((Part.BODY, cylinder(r, h, segments=14).move(*at)))
-      tip = cylinder(r * 1.12, k, 0, 14).move(x * 0.36, h, z * 0.36)
+      tip = cylinder(r * 1.04, k, 0, 14).move(x * 0.36, h, z * 0.36)
       pieces.append((Part.TRIM, tip))
   for middle in (-0.15, 0.0, 0.15):
     for z in (-1, 1):
@@ -206,7 +206,7 @@ def make_fire_hydrant(
   h = mix(0.5, 0.7, height)
   n = mix(0.09, 0.13, nozzles)
   d = mix(0.16, 0.26, dome)
-  f = mix(0.26, 0.31, foot)
+  f = mix(0.25, 0.295, foot)
   y = 0.08 + h * 0.68
   nozzle = tube([(-0.38, y, 0), (0.38, y, 0)], n, 10)
   cap = tube([(-0.42, y, 0), (0.42, y, 0)], n * 0.75, 6)
@@ -231,7 +231,7 @@ def make_fire_hydrant(
     (Part.TRIM, cylinder(0.05, 0.1, segments=6).move(y=0.06 + h + d)),
     (Part.BODY, nozzle),
     (Part.TRIM, cap),
-    (Part.TRIM, front.move(0, y - 0.04, 0.2)),
+    (Part.BODY, front.move(0, y - 0.04, 0.2)),
   ]
 
 
@@ -252,8 +252,8 @@ def make_well(
     *_roof(2 * r * 0.9, e, e + k, 0.62, 0.05, Part.BODY),
     (Part.WOOD, tube([(-r, e - 0.1, 0), (r, e - 0.1, 0)], 0.03, 6)),
     (Part.DARK, cylinder(0.012, 0.24, segments=4).move(y=e - 0.34)),
-    (Part.TRIM, cylinder(b, 0.15, b * 1.25, 12).move(y=e - 0.45)),
-    (Part.TRIM, torus(r - 0.04, 0.06).turn('x', 90).move(y=h)),
+    (Part.TRIM, cylinder(b, 0.13, b * 1.2, 12).move(y=e - 0.45)),
+    (Part.TRIM, torus(r - 0.045, 0.05).turn('x', 90).move(y=h)),
   ]
   for x in (-1, 1):
     post = box(0.07, e + 0.04 - h * 0.5, 0.09)

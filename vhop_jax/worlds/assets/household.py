@@ -64,8 +64,8 @@ def make_barrel(
       ),
     ),
   ]
-  wide = mix(0.025, 0.05, hoops)
-  out = mix(0.012, 0.045, hoops)
+  wide = mix(0.02, 0.036, hoops)
+  out = mix(0.01, 0.04, hoops)
   for y in (mix(0.1, 0.2, gap), mix(0.35, 0.3, gap)):
     for level in (y, 1 - y):
       r = np.interp(level * h, side[:, 1], side[:, 0])
@@ -105,7 +105,7 @@ def make_candle(
   """Makes a thick burning candle in a chamberstick with a finger ring."""
   r = mix(0.15, 0.22, width)
   h = mix(0.7, 0.95, height)
-  p = mix(0.25, 0.32, plate)
+  p = mix(0.23, 0.29, plate)
   f = mix(0.1, 0.15, flame)
   fire = lathe(curve([(0, 0), (0.07, 0.4 * f), (0.05, f), (0, 2.2 * f)], 3), 10)
   dish = [
@@ -119,7 +119,7 @@ def make_candle(
   return [
     (Part.BODY, lathe([(0, 0), (r, 0), (r, h - 0.03), (r - 0.03, h), (0, h)])),
     (Part.TRIM, lathe(dish)),
-    (Part.TRIM, torus(0.1, 0.03, 14).move(p + 0.06, 0.1)),
+    (Part.METAL, torus(0.1, 0.03, 14).move(p + 0.06, 0.1)),
     (Part.DARK, cylinder(0.02, 0.1, segments=6).move(y=h)),
     (Part.LIGHT, fire.move(y=h + 0.05)),
   ]
@@ -159,8 +159,8 @@ def make_gift_box(
   """Makes a wrapped gift with a ribbon and a bow."""
   w = mix(0.7, 1.0, width)
   h = mix(0.5, 0.9, height)
-  s = mix(0.06, 0.13, ribbon)
-  size = mix(0.13, 0.18, bow)
+  s = mix(0.045, 0.1, ribbon)
+  size = mix(0.12, 0.17, bow)
   pieces: Pieces = [
     (Part.BODY, box(w, h, 0.8)),
     (Part.BODY, box(w * 1.07, 0.16, 0.86).move(y=h - 0.1)),
@@ -168,7 +168,7 @@ def make_gift_box(
     (Part.TRIM, box(w * 1.09, h + 0.08, s)),
   ]
   for side in (-1, 1):
-    loop = torus(size, 0.035, 14).scale(1, 0.65, 1.4).move(size * 0.95)
+    loop = torus(size, 0.028, 14).scale(1, 0.65, 1.4).move(size * 0.95)
     loop = loop.turn('z', 25).scale(side, 1, 1)
     pieces.append((Part.TRIM, loop.move(y=h + 0.13)))
   pieces.append(
@@ -348,5 +348,5 @@ def make_backpack(
       ],
       4,
     )
-    pieces.append((Part.TRIM, tube(strap, 0.036).move(side * apart)))
+    pieces.append((Part.DARK, tube(strap, 0.036).move(side * apart)))
   return pieces

@@ -276,9 +276,9 @@ def make_spinning_top(
   return [
     (Part.METAL, cylinder(0.02, 0.2, 0.05, 8)),
     (Part.BODY, lathe([*side, (0, h)], 24)),
-    (Part.TRIM, torus(r * 0.99, 0.026).turn('x', 90).move(y=h * 0.66)),
+    (Part.TRIM, torus(r * 0.99, 0.022).turn('x', 90).move(y=h * 0.66)),
     (Part.BODY, cylinder(0.05, k, segments=10).move(y=h)),
-    (Part.TRIM, ellipsoid(0.1, 0.08, 0.1, 12, 8).move(y=h + k)),
+    (Part.TRIM, ellipsoid(0.08, 0.07, 0.08, 12, 8).move(y=h + k)),
   ]
 
 

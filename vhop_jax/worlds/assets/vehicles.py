@@ -164,7 +164,7 @@ def make_locomotive(
       cylinder(r * 1.06, 0.06, segments=18).turn('z', -90).move(0.58, y + r),
     ),
     (Part.BODY, box(0.36, k, 0.5).move(-0.36, y)),
-    (Part.TRIM, box(0.42, 0.06, 0.54).move(-0.36, y + k)),
+    (Part.TRIM, box(0.4, 0.055, 0.52).move(-0.36, y + k)),
     (Part.DARK, box(0.18, 0.18, 0.52).move(-0.36, y + k - 0.3)),
     (Part.BODY, cylinder(0.07, h, 0.13, 14).move(0.42, y + 2 * r - 0.03)),
     (Part.BODY, ellipsoid(0.1, segments=12, rows=8).move(0.08, y + 2 * r)),
