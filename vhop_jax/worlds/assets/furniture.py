@@ -102,26 +102,26 @@ def make_sofa(
 def make_bookshelf(
   height: float, width: float, shelves: float, books: float
 ) -> Pieces:
-  """Makes a bookshelf with rows of books."""
+  """Makes a bookshelf with rows of books on both of its sides."""
   h = mix(0.95, 1.35, height)
   w = mix(0.65, 0.9, width)
   count = 2 + round(2 * shelves)
   pieces: Pieces = [
-    (Part.BODY, box(w, h, 0.05).move(z=-0.15)),
-    (Part.BODY, box(0.07, h, 0.34).move(w / 2)),
-    (Part.BODY, box(0.07, h, 0.34).move(-w / 2)),
-    (Part.BODY, box(w + 0.07, 0.07, 0.34).move(y=h)),
+    (Part.BODY, box(w, h, 0.05)),
+    (Part.BODY, box(0.07, h, 0.38).move(w / 2)),
+    (Part.BODY, box(0.07, h, 0.38).move(-w / 2)),
+    (Part.BODY, box(w + 0.07, 0.07, 0.38).move(y=h)),
   ]
   colours = (Part.TRIM, Part.LIGHT, Part.DARK, Part.WOOD)
   rise = h / count
   for i in range(count):
-    pieces.append((Part.BODY, box(w, 0.07, 0.33).move(y=i * rise)))
+    pieces.append((Part.BODY, box(w, 0.07, 0.37).move(y=i * rise)))
     x = -w / 2 + 0.05
     for j in range(3):
       k = (i + j) % 4
       wide = w * (0.12 + 0.04 * k)
-      tall = rise * (mix(0.5, 0.72, books) - 0.08 * (k % 2))
-      book = box(wide, tall, 0.22).move(x + wide / 2, i * rise + 0.07)
+      tall = rise * (mix(0.45, 0.65, books) - 0.08 * (k % 2))
+      book = box(wide, tall, 0.3).move(x + wide / 2, i * rise + 0.07)
       pieces.append((colours[k], book))
       x += wide + 0.012 + (0.14 * w if j == i % 3 else 0)
   return pieces
