@@ -168,11 +168,15 @@ def _defer(function: Callable[..., None]) -> Callable[..., Callable[[], None]]:
 
 def _shorten(message: str) -> str:
   """Returns what tyro says in a box as one line."""
-  lines = [line.strip(' │|') for line in message.splitlines()]
-  lines = [line for line in lines if line and line[0] not in '╭╰─-+']
-  title, *body = lines or ['wrong command line']
-  body = [line for line in body if not line.startswith('For full helptext')]
-  return f'{title}: {" ".join(body)}; see --help'
+  lines = [line.strip(' │─╭╮╰╯') for line in message.splitlines()]
+  lines = [line for line in lines if line.strip('-')]
+  # What follows these words repeats the help.
+  helps = ('For full helptext', 'Argument helptext')
+  ends = [i for i, line in enumerate(lines) if line.startswith(helps)]
+  title, *body = lines[: ends[0] if ends else None] or ['wrong command line']
+  text = ' '.join(body).rstrip('.')
+  start = '' if text.startswith(title) else f'{title}: '
+  return f'{start}{text}; see `--help`'
 
 
 def _report(breaches: Sequence[verify_lib.Breach], subject: str) -> None:

@@ -230,13 +230,13 @@ def _add_type_mates(
   if k == 2:
     # Each chain has one linking object beside the start; the mates of these
     # are the last objects of the other chain.
-    pairs = ((o[1], p[2]), (p[1], o[2]))
+    pairs = [(o[1], p[2]), (p[1], o[2])]
   else:
     i, j = 1 + rng.permutation(k - 1)[:2]
-    pairs = ((o[i], p[j]),)
+    pairs = [(o[i], p[j])]
   return dataclasses.replace(
     layout,
-    same_type=pairs,
+    same_type=tuple(pairs),
     other_colour=(*layout.other_colour, *pairs),
   )
 

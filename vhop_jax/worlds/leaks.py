@@ -40,6 +40,7 @@ def find_leaks(world: world_lib.World) -> Iterator[str]:
 
 def _find_roles(world: world_lib.World) -> dict[str, set[tuple[int, int]]]:
   """Returns family and position of the images that play a part."""
+  positions = {image.id: i for i, image in enumerate(world.images)}
   roles: dict[str, set[tuple[int, int]]] = {
     'answers': set(),
     'chains': set(),
@@ -52,7 +53,8 @@ def _find_roles(world: world_lib.World) -> dict[str, set[tuple[int, int]]]:
       ('query images', [query.image]),
     ):
       for image in images:
-        roles[role].add((query.family, world.index(image)))
+        if image in positions:
+          roles[role].add((query.family, positions[image]))
   return roles
 
 

@@ -175,7 +175,7 @@ def verify_world(
 def find_refused_queries(world: world_lib.World) -> dict[str, Breach]:
   """Returns the queries that break a rule, each with its first breach."""
   search = Search(world)
-  refused = {}
+  refused: dict[str, Breach] = {}
   for query in world.queries:
     for breach in _check_query(search, query):
       refused.setdefault(query.id, breach)

@@ -212,7 +212,8 @@ def _make_query(
     for chain in other.chains
     for image in chain
   }
-  traps, rest = [], []
+  traps: list[str] = []
+  rest: list[str] = []
   for image in images:
     if image.id in on_chain or image.id == query.image:
       continue

@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import hashlib
 import io
+import itertools
 import json
 import os
 import pathlib
@@ -28,6 +29,7 @@ from vhop_jax.worlds import objects as objects_lib
 HEADER_FILE = 'world.json'
 FORMAT_VERSION = 1
 MIN_ID_DIGITS = 5
+_HEADER_KEYS = ('spec', 'sizes', 'dropped', 'fingerprint')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Spec:
   pack: str = 'procedural'
   name: str = ''
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     """Refuses what cannot be built.
 
     Raises:
@@ -240,8 +242,10 @@ def compute_content_fingerprint(
 ) -> str:
   """Returns the SHA-256 over all scenes and queries, in their order."""
   digest = hashlib.sha256()
-  for record in (*images, *queries):
-    digest.update(dump_json(record.to_row()).encode())
+  for row in itertools.chain(
+    (image.to_row() for image in images), (query.to_row() for query in queries)
+  ):
+    digest.update(dump_json(row).encode())
     digest.update(b'\n')
   return digest.hexdigest()
 
@@ -256,6 +260,7 @@ def read_header(folder: str | os.PathLike[str]) -> dict[str, Any]:
   try:
     header = json.loads(path.read_text())
     version = header['format_version']
+    missing = [key for key in _HEADER_KEYS if key not in header]
   except (FileNotFoundError, NotADirectoryError):
     raise errors.DataError(
       f'no world in {folder}: it has no {HEADER_FILE}; make one with'
@@ -263,13 +268,14 @@ def read_header(folder: str | os.PathLike[str]) -> dict[str, Any]:
     ) from None
   except (ValueError, KeyError, TypeError, OSError) as error:
     raise errors.DataError(
-      f'{path} is not readable ({error}); build the world again with'
+      f'{path} is not readable ({error!r}); build the world again with'
       ' --overwrite'
     ) from None
-  if version != FORMAT_VERSION:
+  if version != FORMAT_VERSION or missing:
+    reason = f'lacks {missing}' if missing else f'has format {version}'
     raise errors.DataError(
-      f'{path} has format {version}, this version reads {FORMAT_VERSION};'
-      ' build the world again with --overwrite'
+      f'{path} {reason}, this version reads format {FORMAT_VERSION}; build'
+      ' the world again with --overwrite'
     )
   return header
 

@@ -1,0 +1,90 @@
+import pytest
+
+from vhop_jax import cli
+from vhop_jax.worlds import verify
+
+
+def run(capsys, *arguments):
+  """Runs `vhop` and returns the exit code, stdout and stderr."""
+  with pytest.raises(SystemExit) as stop:
+    cli.main(arguments)
+  out, err = capsys.readouterr()
+  return stop.value.code, out, err
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+  out = tmp_path_factory.mktemp('cli') / 'w'
+  with pytest.raises(SystemExit) as stop:
+    cli.main(['worlds', 'build', *SMALL, f'--out={out}'])
+  assert stop.value.code == 0
+  return out
+
+
+SMALL = ('--families=2', '--seed=7', '--resolution=48', '--workers=0')
+
+
+def test_built_world_is_verified_and_shown(capsys, folder):
+  code, out, _ = run(capsys, 'worlds', 'verify', str(folder))
+  assert code == 0
+  assert 'all rules hold' in out
+  code, out, _ = run(capsys, 'worlds', 'view', str(folder))
+  assert code == 0
+  assert out.strip() == str(folder / 'view.html')
+
+
+def test_building_twice_is_skipped(capsys, folder):
+  code, out, _ = run(capsys, 'worlds', 'build', *SMALL, f'--out={folder}')
+  assert code == 0
+  assert 'skipped' in out
+
+
+def test_breaches_are_listed_and_fail(capsys, folder, monkeypatch):
+  breach = verify.Breach('answers', '1_leftof', 'is wrong')
+  monkeypatch.setattr(verify, 'verify_folder', lambda folder: [breach])
+  code, out, err = run(capsys, 'worlds', 'verify', str(folder))
+  assert code == 1
+  assert out == 'answers [1_leftof]: is wrong\n'
+  assert err.startswith('error: ')
+
+
+def test_worlds_that_share_objects_fail(capsys, folder):
+  code, _, _ = run(capsys, 'worlds', 'disjoint', str(folder), str(folder))
+  assert code == 0  # The same folder named twice is one world.
+  code, _, err = run(capsys, 'worlds', 'disjoint', str(folder))
+  assert code == 2
+  assert 'two worlds' in err
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'code', 'hint'),
+  [
+    (['worlds', 'build', '--level=L9', '--out=x'], 2, 'L1, L2, L3, L4'),
+    (['worlds', 'build', '--families=0', '--out=x'], 2, 'families=0'),
+    (['worlds', 'build', '--families=two', '--out=x'], 2, '--families'),
+    (['worlds', 'build', '--prompt=rude', '--out=x'], 2, 'precise or vague'),
+    (['worlds', 'build', '--familes=2', '--out=x'], 2, '--familes'),
+    (['worlds', 'build'], 2, '--out'),
+    (['worlds', 'build', '--workers=-1', '--out=x'], 2, 'workers'),
+    (['worlds', 'biuld'], 2, 'biuld'),
+    (['worlds'], 2, 'build'),
+    (['wordls'], 2, 'worlds build'),
+    (['worlds', 'verify', '/no/such/world'], 1, 'no world'),
+    (['worlds', 'view', '/no/such/world'], 1, 'no world'),
+  ],
+)
+def test_bad_input_is_one_line(capsys, arguments, code, hint):
+  found, out, err = run(capsys, *arguments)
+  assert found == code
+  assert out == ''
+  assert err.startswith('error: ')
+  assert err.count('\n') == 1
+  assert hint in err
+
+
+@pytest.mark.parametrize('arguments', [['--help'], ['worlds', '--help']])
+def test_help_names_the_commands(capsys, arguments):
+  code, out, _ = run(capsys, *arguments)
+  assert code == 0
+  assert 'build' in out
+  assert 'verify' in out
