@@ -464,6 +464,6 @@ class Decoder(nn.Module):
     rope = compute_rope(self.config, positions)
     carry = (embeddings.astype(self.dtype), jnp.zeros((), jnp.int32))
     (x, _), new = self.layers(carry, cached, rope, allowed, start, deepstack)
-    if cache is not None:
+    if new is not None:
       cache = Cache(k=new[0], v=new[1], mask=keep, length=start + size)
     return self.final_norm(x), cache

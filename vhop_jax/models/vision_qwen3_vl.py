@@ -369,7 +369,7 @@ class VisionTower(nn.Module):
     position = jnp.sum(corners * layout.position_weight[..., None], axis=-2)
     x += position.astype(self.dtype)
 
-    rope = _compute_vision_rope(config.head_dim, layout.rotary)
+    rope = _compute_vision_rope(config.head_dim, jnp.asarray(layout.rotary))
     allowed = layout.segment[:, :, None] == layout.segment[:, None, :]
     taps = len(config.deepstack_layers)
     place = np.full(config.num_layers, taps, np.int32)
