@@ -1,6 +1,7 @@
 """Sets the conditions under which every test runs."""
 
 import os
+import tempfile
 
 # Eight devices, so that sharding is tested on any machine. XLA reads the flag
 # when jax is first imported.
@@ -10,6 +11,14 @@ if _DEVICES_FLAG not in os.environ.get('XLA_FLAGS', ''):
     os.environ.get('XLA_FLAGS', '') + ' ' + _DEVICES_FLAG
   ).strip()
 os.environ['JAX_PLATFORMS'] = 'cpu'
+
+# Tests jit the same functions again and again; compiled once a session, they
+# take a quarter of the time. Each worker has a folder of its own, because
+# JAX's writes are not atomic.
+_CACHE = tempfile.TemporaryDirectory(prefix='vhop_jax_tests_')
+os.environ['JAX_COMPILATION_CACHE_DIR'] = _CACHE.name
+os.environ['JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS'] = '0.1'
+os.environ['JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES'] = '-1'
 
 from absl import flags
 import jax

@@ -1,20 +1,15 @@
-"""Saves and restores training runs, and small standalone parameter files."""
+"""Saves and restores training runs."""
 
 from collections.abc import Iterator, Mapping
 import contextlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from flax import traverse_util
-import flax.linen as nn
 import jax
-import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers
-import safetensors
-import safetensors.numpy
 
 from vhop_jax import errors
 from vhop_jax.train.state import TrainState
@@ -190,82 +185,3 @@ def _join_names(names: list[str]) -> str:
   shown = ', '.join(names[:_NUM_NAMED])
   left = len(names) - _NUM_NAMED
   return shown + (f' and {left} more' if left > 0 else '')
-
-
-def save_params(
-  path: str | os.PathLike[str], params: Params, metadata: Mapping[str, Any]
-) -> None:
-  """Writes parameters as one safetensors file, whole or not at all.
-
-  Args:
-    path: the file, e.g. 'tiny.safetensors'.
-    params: nested dict of arrays, boxed or not; the dtypes are kept.
-    metadata: what JSON can hold, e.g. the model's config and fingerprint.
-  """
-  path = Path(path)
-  path.parent.mkdir(parents=True, exist_ok=True)
-  arrays = {
-    name: np.ascontiguousarray(jax.device_get(leaf))
-    for name, leaf in traverse_util.flatten_dict(
-      nn.meta.unbox(params), sep='/'
-    ).items()
-  }
-  # `part` lies in the same folder, so that replacing is atomic.
-  part = path.with_name(path.name + '.part')
-  safetensors.numpy.save_file(
-    arrays, part, metadata={'json': json.dumps(metadata, sort_keys=True)}
-  )
-  os.replace(part, path)
-
-
-def load_params(
-  path: str | os.PathLike[str], template: Params | None = None
-) -> tuple[Params, dict[str, Any]]:
-  """Reads a file that `save_params` wrote.
-
-  Args:
-    path: the file.
-    template: parameters (arrays or shapes, boxed or not) that the file must
-      match by name and shape; the result takes its boxes and dtypes.
-
-  Returns:
-    The parameters as NumPy arrays, and the metadata.
-
-  Raises:
-    DataError: the file is missing or damaged, or holds another model.
-  """
-  path = Path(path)
-  if not path.is_file():
-    raise errors.DataError(f'{path} is missing: give the path of a checkpoint')
-  try:
-    with safetensors.safe_open(path, framework='numpy') as file:
-      metadata = json.loads(file.metadata()['json'])
-      arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-  except (
-    safetensors.SafetensorError,
-    OSError,
-    KeyError,
-    TypeError,
-    ValueError,
-  ) as error:
-    raise errors.DataError(
-      f'{path} is damaged or no parameter file ({error}): fetch or make it anew'
-    ) from error
-  if template is None:
-    return traverse_util.unflatten_dict(arrays, sep='/'), metadata
-  wanted = traverse_util.flatten_dict(nn.meta.unbox(template), sep='/')
-  for name in sorted(wanted.keys() | arrays.keys()):
-    shapes = [
-      list(tree[name].shape) if name in tree else None
-      for tree in (arrays, wanted)
-    ]
-    if shapes[0] != shapes[1]:
-      raise errors.DataError(
-        f'{path} is of another model: {name} has shape {shapes[0]} there and '
-        f'{shapes[1]} in the config; make the config that of the checkpoint'
-      )
-  arrays = {
-    name: array.astype(wanted[name].dtype) for name, array in arrays.items()
-  }
-  params = traverse_util.unflatten_dict(arrays, sep='/')
-  return nn.meta.replace_boxed(template, params), metadata

@@ -174,7 +174,7 @@ def _prepare(
   )
 
   param_shardings = sharding.make_param_shardings(params, axes, mesh)
-  whole = sharding.replicated(mesh)
+  whole: Any = sharding.replicated(mesh)
   # Moments lie where their parameters do.
   opt_shardings = optax.tree.map_params(
     tx,

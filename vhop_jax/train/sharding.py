@@ -76,14 +76,14 @@ def compute_logical_axes(boxed_params: Params) -> Params:
   """Returns a tree of tuples: the logical axis of each dimension, or None."""
 
   def get_axes(leaf: Any) -> tuple[str | None, ...]:
-    if isinstance(leaf, nn.meta.AxisMetadata):
+    if isinstance(leaf, nn.Partitioned):
       return tuple(leaf.get_partition_spec())
     return (None,) * np.ndim(leaf)
 
   return jax.tree.map(
     get_axes,
     boxed_params,
-    is_leaf=lambda leaf: isinstance(leaf, nn.meta.AxisMetadata),
+    is_leaf=lambda leaf: isinstance(leaf, nn.Partitioned),
   )
 
 
