@@ -225,24 +225,26 @@ def _write(
   digests = [b''] * len(positions)
   drivers: set[str] = set()
   finished: list[render_pool.MadeFamily] = []
-
-  def make_rows() -> Iterator[tuple[int, dict[str, Any]]]:
+  # Pictures are made family by family and stored in the order of the ids, so
+  # they wait on disk.
+  waiting = folder / 'pictures.tmp'
+  places = [(0, 0)] * len(positions)
+  with (
+    waiting.open('wb') as file,
+    _make_bar(len(positions), spec.name, progress) as bar,
+  ):
     tasks = _make_tasks(spec, rendered=True)
-    with _make_bar(len(positions), spec.name, progress) as bar:
-      for pieces, driver in pool.map(render_pool.make_families, tasks):
-        drivers.add(driver)
-        for made in pieces:
-          for slot, image in _make_images(made, positions).items():
-            position = positions[made.family.number, slot]
-            digests[position] = made.digests[slot]
-            yield position, {**image.to_row(), 'image': made.files[slot]}
-          bar.update(len(made.files))
-          # All but the pictures is needed once more for the queries.
-          finished.append(dataclasses.replace(made, files={}, digests={}))
+    for pieces, driver in pool.map(render_pool.make_families, tasks):
+      drivers.add(driver)
+      for made in pieces:
+        for slot, picture in made.files.items():
+          position = positions[made.family.number, slot]
+          digests[position] = made.digests[slot]
+          places[position] = (file.tell(), len(picture))
+          file.write(picture)
+        bar.update(len(made.files))
+        finished.append(dataclasses.replace(made, files={}, digests={}))
 
-  records.write_rows(
-    folder, records.IMAGES_SPLIT, make_rows(), len(positions), size_px
-  )
   world = _assemble(spec, finished, positions)
   refused = verify.find_refused_queries(world)
   world = dataclasses.replace(
@@ -250,12 +252,29 @@ def _write(
   )
   if not world.queries:
     raise RuntimeError(f'the verifier refused all queries: {refused}')
+
+  def make_image_rows() -> Iterator[dict[str, Any]]:
+    with waiting.open('rb') as file:
+      for image, (start, length) in zip(world.images, places, strict=True):
+        file.seek(start)
+        yield {**image.to_row(), 'image': file.read(length)}
+
+  records.write_rows(
+    folder,
+    records.IMAGES_SPLIT,
+    make_image_rows(),
+    count=len(world.images),
+    num_bytes=waiting.stat().st_size,
+    size_px=size_px,
+  )
+  waiting.unlink()
   records.write_rows(
     folder,
     records.QUERIES_SPLIT,
-    enumerate(query.to_row() for query in world.queries),
-    len(world.queries),
-    size_px,
+    (query.to_row() for query in world.queries),
+    count=len(world.queries),
+    num_bytes=0,
+    size_px=size_px,
   )
   header = {
     'format_version': world_lib.FORMAT_VERSION,

@@ -1,13 +1,15 @@
 """Writes and reads the two TFDS data sets of a world, in ArrayRecord files."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 import contextlib
 import io
+import itertools
 import logging
 import os
 import pathlib
 from typing import Any
 
+from array_record.python import array_record_module
 import numpy as np
 import tensorflow_datasets as tfds
 
@@ -17,7 +19,9 @@ IMAGES_SPLIT = 'gallery'
 QUERIES_SPLIT = 'queries'
 DATASETS = {IMAGES_SPLIT: 'vhop_images', QUERIES_SPLIT: 'vhop_queries'}
 DATASET_VERSION = '1.0.0'
-_KEY_BITS = 128  # Of the keys by which TFDS sorts what does not fit in memory.
+SHARD_BYTES = 256 * 2**20
+# One row a group: rows are read one by one, in any order.
+_WRITER_OPTIONS = 'group_size:1'
 _MESSAGE_LENGTH = 120  # Of a reader's error that is passed on.
 
 
@@ -31,20 +35,21 @@ class _RowsBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # 
   def __init__(
     self,
     *,
-    rows: Iterable[tuple[int, dict[str, Any]]],
-    count: int,
+    rows: Iterable[dict[str, Any]],
+    shard_lengths: Sequence[int],
     size_px: tuple[int, int],
     **kwargs: Any,
   ):
     """Keeps the rows for `download_and_prepare`.
 
     Args:
-      rows: position and values of each row, in any order.
-      count: how many rows there will be.
+      rows: the values of each row.
+      shard_lengths: how many rows go into each file.
       size_px: width and height of the images.
       **kwargs: for TFDS, for example `data_dir`.
     """
-    self._rows, self._count, self._size_px = rows, count, size_px
+    self._rows, self._shard_lengths = rows, list(shard_lengths)
+    self._size_px = size_px
     super().__init__(file_format='array_record', **kwargs)
 
   def _make_features(self) -> dict[str, Any]:
@@ -63,10 +68,43 @@ class _RowsBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # 
     return {self.SPLIT: self._generate_examples()}
 
   def _generate_examples(self) -> Iterator[tuple[int, dict[str, Any]]]:
-    for position, row in self._rows:
-      # TFDS sorts by the keys: in memory up to 1 GB, beyond that in buckets
-      # on disk by the keys' upper bits, which is why these are spread.
-      yield (position << _KEY_BITS) // self._count, row
+    yield from enumerate(self._rows)
+
+  def _generate_splits(
+    self, dl_manager: Any, download_config: Any
+  ) -> list[tfds.core.SplitInfo]:
+    """Writes the rows as they come.
+
+    TFDS's own writer sorts first: up to 1 GB in memory, and beyond that in
+    files that it cannot handle without TensorFlow.
+    """
+    features = self.info.features
+    serializer = tfds.core.example_serializer.ExampleSerializer(
+      features.get_serialized_info()
+    )
+    template = self._get_filename_template(split_name=self.SPLIT)
+    [examples] = self._split_generators(dl_manager).values()
+    num_bytes = 0
+    for i, length in enumerate(self._shard_lengths):
+      path = template.sharded_filepath(
+        shard_index=i, num_shards=len(self._shard_lengths)
+      )
+      writer = array_record_module.ArrayRecordWriter(
+        os.fspath(path), _WRITER_OPTIONS
+      )
+      for _, row in itertools.islice(examples, length):
+        data = serializer.serialize_example(features.encode_example(row))
+        writer.write(data)
+        num_bytes += len(data)
+      writer.close()
+    return [
+      tfds.core.SplitInfo(
+        name=self.SPLIT,
+        shard_lengths=self._shard_lengths,
+        num_bytes=num_bytes,
+        filename_template=template,
+      )
+    ]
 
 
 class VhopImages(_RowsBuilder, skip_registration=True):  # type: ignore[call-arg]
@@ -107,8 +145,10 @@ class VhopQueries(_RowsBuilder, skip_registration=True):  # type: ignore[call-ar
 def write_rows(
   folder: str | os.PathLike[str],
   split: str,
-  rows: Iterable[tuple[int, dict[str, Any]]],
+  rows: Iterable[dict[str, Any]],
+  *,
   count: int,
+  num_bytes: int,
   size_px: tuple[int, int],
 ) -> None:
   """Writes one data set of a world.
@@ -116,14 +156,22 @@ def write_rows(
   Args:
     folder: the world.
     split: `IMAGES_SPLIT` or `QUERIES_SPLIT`.
-    rows: position and values of each row, in any order; made while writing.
+    rows: the values of each row, in order; made while writing.
     count: how many rows there will be.
+    num_bytes: about how large they are in all, to cut them into files.
     size_px: width and height of the images.
   """
   builders = {IMAGES_SPLIT: VhopImages, QUERIES_SPLIT: VhopQueries}
+  shards = min(count, 1 + num_bytes // SHARD_BYTES)
+  lengths = [
+    (i + 1) * count // shards - i * count // shards for i in range(shards)
+  ]
   with _quiet_tfds():
     builders[split](
-      rows=rows, count=count, size_px=size_px, data_dir=os.fspath(folder)
+      rows=rows,
+      shard_lengths=lengths,
+      size_px=size_px,
+      data_dir=os.fspath(folder),
     ).download_and_prepare()
 
 
