@@ -54,6 +54,13 @@ def test_precise_prompt_says_each_hop_once_in_order(count):
     assert told == [(h.relation[:-2], h.colour) for h in HOPS[:count]], text
 
 
+def test_colour_is_no_name_where_both_objects_have_it():
+  hops = (world_lib.Hop('leftof', 'red'), world_lib.Hop('leftof', 'red'))
+  for text in draw(prompt.precise, hops):
+    assert 'the red object' not in text
+    assert text.count('a red object') == 2
+
+
 @pytest.mark.parametrize('count', range(1, 6))
 def test_vague_prompt_says_no_relation_and_no_colour(count):
   for text in draw(prompt.vague, count):

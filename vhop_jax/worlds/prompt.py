@@ -33,7 +33,7 @@ class Wording:
 
   Attributes:
     first: The first hop, about `{subject}`.
-    more: A later hop; `{before}` is the colour it comes from.
+    more: A later hop; `{before}` is the object it comes from.
     end: What follows the last hop.
     single: The whole instruction when there is one hop only.
     last: The last of several hops, if worded otherwise than `more`.
@@ -56,10 +56,9 @@ _SIDES = {
 PRECISE = (
   Wording(
     first='Find the photo where {subject} stands {relation} {other}.',
-    more=' From there, find the photo where the {before} object stands'
+    more=' From there, find the photo where {before} stands'
     ' {relation} {other}.',
-    last=' Then find the photo where the {before} object stands {relation}'
-    ' {other}.',
+    last=' Then find the photo where {before} stands {relation} {other}.',
     end='',
     single='Find the photo where {subject} stands {relation} {other}.',
   ),
@@ -80,7 +79,7 @@ PRECISE = (
   ),
   Wording(
     first='Which photo ends this route: {subject} is {relation} {other}',
-    more=', the {before} object is {relation} {other} in another photo',
+    more=', {before} is {relation} {other} in another photo',
     end='?',
     single='Which photo shows that {subject} is {relation} {other}?',
   ),
@@ -147,7 +146,7 @@ def precise(rng: np.random.Generator, hops: 'Sequence[world_lib.Hop]') -> str:
         subject=_THIS,
         relation=RELATION_WORDS[hop.relation],
         other=with_article(f'{hop.colour} object'),
-        before=hops[i - 1].colour,
+        before=_name_carried(hops, i),
       )
     )
   return ''.join(clauses) + (wording.end if len(hops) > 1 else '')
@@ -252,6 +251,15 @@ def all_words(types: Iterable[str] | None = None) -> tuple[str, ...]:
     'a an',
   ]
   return tuple(sorted({word for text in texts for word in split_words(text)}))
+
+
+def _name_carried(hops: 'Sequence[world_lib.Hop]', i: int) -> str:
+  """Returns what hop i calls the object that the hop before led to."""
+  colour = hops[i - 1].colour
+  # Two objects of one colour in a picture: the colour names neither.
+  if i == 0 or colour == hops[i].colour:
+    return 'that object'
+  return f'the {colour} object'
 
 
 def _choose_clause(wording: Wording, i: int, count: int) -> str:
