@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.models import quick
 from vhop_jax import errors
 from vhop_jax.models import convert, qwen3_vl, vision_qwen3_vl
 from vhop_jax.models import positions as positions_lib
@@ -125,7 +126,7 @@ def run_ours(params, config, tokens, mask, grids, patches, pad):
   layout = vision_qwen3_vl.make_patch_layout(
     grids, grid_side=vision.grid_side, length=len(patches) + pad
   )
-  hidden, _ = jax.jit(qwen3_vl.Qwen3VL(config).apply)(
+  hidden, _ = quick.jit(qwen3_vl.Qwen3VL(config).apply)(
     {'params': params},
     jnp.asarray(tokens, jnp.int32),
     jnp.asarray(

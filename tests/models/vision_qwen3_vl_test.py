@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.models import quick
 from vhop_jax import errors
 from vhop_jax.models import vision_qwen3_vl as vision_lib
 
@@ -20,7 +21,7 @@ CONFIG = vision_lib.VisionConfig(
   patch_size=2,
   grid_side=5,
 )
-GRIDS = np.array([[1, 4, 2], [1, 2, 2], [1, 2, 6]])
+GRIDS = np.array([[1, 4, 2], [1, 2, 2], [1, 2, 4]])
 
 
 def make_layout(grids, length=None):
@@ -31,14 +32,19 @@ def make_layout(grids, length=None):
 
 @functools.cache
 def make_params():
-  layout = make_layout([[1, 2, 2]])
-  variables = vision_lib.VisionTower(CONFIG).init(
-    jax.random.key(0), jnp.zeros((4, CONFIG.patch_dim)), layout
+  """Makes random parameters, with norms that are not 1."""
+  abstract = jax.eval_shape(
+    vision_lib.VisionTower(CONFIG).init,
+    jax.random.key(0),
+    jnp.zeros((4, CONFIG.patch_dim)),
+    jax.tree.map(jnp.asarray, make_layout([[1, 2, 2]])),
   )
   rng = np.random.default_rng(0)
-  return jax.tree.map(
-    lambda x: jnp.asarray(x + 0.2 * rng.normal(size=x.shape), jnp.float32),
-    nn.meta.unbox(variables),
+  return jax.tree_util.tree_map_with_path(
+    lambda path, x: np.asarray(
+      ('scale' in str(path[-1])) + 0.3 * rng.normal(size=x.shape), np.float32
+    ),
+    nn.meta.unbox(abstract),
   )
 
 
@@ -47,8 +53,11 @@ def make_patches(count, seed=0):
   return jnp.asarray(rng.normal(size=(count, CONFIG.patch_dim)), jnp.float32)
 
 
-def apply(patches, layout, config=CONFIG):
+def apply_eagerly(patches, layout, config=CONFIG):
   return vision_lib.VisionTower(config).apply(make_params(), patches, layout)
+
+
+apply = quick.jit(apply_eagerly, static_argnames='config')
 
 
 def test_packed_images_are_the_images_alone():
@@ -115,10 +124,10 @@ def test_remat_changes_neither_values_nor_gradients():
   patches, layout = make_patches(8), make_layout([[1, 4, 2]])
 
   def loss(patches, config):
-    tokens, deepstack = apply(patches, layout, config)
+    tokens, deepstack = apply_eagerly(patches, layout, config)
     return jnp.sum(jnp.sin(tokens)) + jnp.sum(jnp.cos(deepstack))
 
-  run = jax.jit(jax.value_and_grad(loss), static_argnums=1)
+  run = quick.jit(jax.value_and_grad(loss), static_argnums=1)
   value, gradient = run(patches, CONFIG)
   other = run(patches, dataclasses.replace(CONFIG, remat='full'))
   np.testing.assert_allclose(other[0], value, rtol=1e-5)
