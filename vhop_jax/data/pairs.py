@@ -1,12 +1,14 @@
 """Renders endless batches for pretraining the standard embedding model.
 
-A batch is groups of objects, each pictured with several others. Whatever
-shows the same object is a pair; single-hop instructions and captions pick
-from it by relation, colour and type. None of it belongs to a benchmark
-world, and there is no chain to follow.
+A group is some objects, each pictured with several others of the group;
+whatever shows the same object is a pair. A batch is several groups with
+single-hop instructions and captions drawn over them. Rendering costs as much
+as learning, so a window of groups is used a few times, in other company and
+with other texts, before the next window comes. None of it belongs to a
+benchmark world, and there is no chain to follow.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 import dataclasses
 import itertools
 from typing import Any
@@ -14,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from vhop_jax.models import sequence as sequence_lib
-from vhop_jax.models import tokenizer as tokenizer_lib
 from vhop_jax.worlds.assets import procedural
 from vhop_jax.worlds import objects as objects_lib
 from vhop_jax.worlds import prompt
@@ -22,6 +23,8 @@ from vhop_jax.worlds import render_pool
 from vhop_jax.worlds import scene as scene_lib
 
 SIDES = ('left', 'right')
+_FEW_TYPES = 3
+_FEW_COLOURS = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +35,8 @@ class PairSpec:
     seed: of everything drawn.
     resolution: image width in pixels.
     groups: groups of objects in a batch.
+    window: batches' worth of groups that are mixed.
+    repeats: how many times a window is gone through.
     group_size: objects of a group, even.
     views: two-object images that show each object.
     singles: images of one object alone, per group.
@@ -42,13 +47,13 @@ class PairSpec:
     partial_frac: share of queries that name only one of the two.
     max_query_tokens: S of the queries.
     max_caption_tokens: S of the captions.
-    template: name of the template of sequences.
-    grid: rows and columns of an image's visual tokens.
   """
 
   seed: int
   resolution: int
   groups: int
+  window: int
+  repeats: int
   group_size: int
   views: int
   singles: int
@@ -59,61 +64,88 @@ class PairSpec:
   partial_frac: float
   max_query_tokens: int
   max_caption_tokens: int
-  template: str
-  grid: tuple[int, int]
 
 
 @dataclasses.dataclass(frozen=True)
 class _Picture:
-  """Holds one image to be: which objects of the batch, left to right."""
+  """Holds one image: which objects of the batch it shows, left to right."""
 
   members: tuple[int, ...]
 
 
+@dataclasses.dataclass(frozen=True)
+class Group:
+  """Holds the objects of a group and their rendered pictures.
+
+  Attributes:
+    things: the objects.
+    members: for each picture the indices of its objects, left to right.
+    pixels: uint8 [pictures, H, W, 3].
+  """
+
+  things: tuple[objects_lib.Object, ...]
+  members: tuple[tuple[int, ...], ...]
+  pixels: np.ndarray
+
+
+def make_group(task: tuple[PairSpec, int]) -> Group:
+  """Draws and renders one group; the same task gives the same group.
+
+  Args:
+    task: the spec and the group's number.
+  """
+  spec, number = task
+  rng = np.random.default_rng([spec.seed, number])
+  things = _sample_objects(spec, rng, number)
+  members = _sample_members(spec, rng)
+  renderer = render_pool.get_renderer(spec.resolution)
+  pixels = np.stack(
+    [
+      renderer.render(scene_lib.sample_scene(rng, [things[m] for m in row]))
+      for row in members
+    ]
+  )
+  return Group(tuple(things), tuple(members), pixels)
+
+
 def _sample_objects(
-  spec: PairSpec, rng: np.random.Generator, index: int
+  spec: PairSpec, rng: np.random.Generator, number: int
 ) -> list[objects_lib.Object]:
-  """Draws the objects of all groups; hard groups share types or colours."""
+  """Draws a group's objects; a hard group shares few types or colours."""
   pack = procedural.PROCEDURAL
-  colours = list(objects_lib.COLOURS)
-  things: list[objects_lib.Object] = []
-  for _ in range(spec.groups):
-    few_types: list[Any] = [None]
-    few_colours: list[Any] = [None]
-    if rng.random() < spec.hard_frac:
-      if rng.random() < 0.5:
-        few_types = list(rng.choice(pack.types, 3, replace=False))
-      else:
-        few_colours = list(rng.choice(colours, 2, replace=False))
-    for _ in range(spec.group_size):
-      kind = few_types[rng.integers(len(few_types))]
-      colour = few_colours[rng.integers(len(few_colours))]
-      things.append(
-        pack.sample_object(
-          rng,
-          uid=f'pretrain-{spec.seed}/b{index}/o{len(things)}',
-          type=None if kind is None else str(kind),
-          colour=None if colour is None else str(colour),
-        )
+  types: list[Any] = [None]
+  colours: list[Any] = [None]
+  if rng.random() < spec.hard_frac:
+    if rng.random() < 0.5:
+      types = list(rng.choice(pack.types, _FEW_TYPES, replace=False))
+    else:
+      names = list(objects_lib.COLOURS)
+      colours = list(rng.choice(names, _FEW_COLOURS, replace=False))
+  things = []
+  for i in range(spec.group_size):
+    kind = types[rng.integers(len(types))]
+    colour = colours[rng.integers(len(colours))]
+    things.append(
+      pack.sample_object(
+        rng,
+        uid=f'pretrain-{spec.seed}/g{number}/o{i}',
+        type=None if kind is None else str(kind),
+        colour=None if colour is None else str(colour),
       )
+    )
   return things
 
 
-def _sample_pictures(
+def _sample_members(
   spec: PairSpec, rng: np.random.Generator
-) -> list[_Picture]:
-  """Pairs the objects of each group anew for each view."""
-  pictures = []
-  for group in range(spec.groups):
-    start = group * spec.group_size
-    for _ in range(spec.views):
-      order = start + rng.permutation(spec.group_size)
-      pictures += [
-        _Picture((int(a), int(b))) for a, b in order.reshape(-1, 2)
-      ]
-    alone = start + rng.permutation(spec.group_size)[: spec.singles]
-    pictures += [_Picture((int(a),)) for a in alone]
-  return pictures
+) -> list[tuple[int, ...]]:
+  """Pairs the objects of a group anew for each view, then shows some alone."""
+  members: list[tuple[int, ...]] = []
+  for _ in range(spec.views):
+    order = rng.permutation(spec.group_size).reshape(-1, 2)
+    members += [(int(a), int(b)) for a, b in order]
+  alone = rng.permutation(spec.group_size)[: spec.singles]
+  return members + [(int(a),) for a in alone]
 
 
 def _relation(picture: _Picture, thing: int) -> str:
@@ -199,11 +231,13 @@ def _sample_captions(
   return texts, positives
 
 
-def make_batch(task: tuple[PairSpec, int]) -> dict[str, np.ndarray]:
-  """Makes batch `index`, pixels included.
-
-  Args:
-    task: the spec and the index.
+def make_batch(
+  spec: PairSpec,
+  rng: np.random.Generator,
+  groups: Sequence[Group],
+  maker: sequence_lib.SequenceMaker,
+) -> dict[str, np.ndarray]:
+  """Joins groups and draws the texts.
 
   Returns:
     pixels uint8 [N, H, W, 3]; object int [N, 2], the batch's number of the
@@ -212,36 +246,24 @@ def make_batch(task: tuple[PairSpec, int]) -> dict[str, np.ndarray]:
     pattern; query_source [Q]; query_positive [Q, N]; caption_positive [C, N];
     and the sequences `query/*` and `caption/*`.
   """
-  spec, index = task
-  rng = np.random.default_rng([spec.seed, index])
-  things = _sample_objects(spec, rng, index)
-  pictures = _sample_pictures(spec, rng)
+  things = [thing for group in groups for thing in group.things]
+  pictures = [
+    _Picture(tuple(number * spec.group_size + m for m in row))
+    for number, group in enumerate(groups)
+    for row in group.members
+  ]
   query_texts, sources, query_positive = _sample_queries(
     spec, rng, things, pictures
   )
   caption_texts, caption_positive = _sample_captions(
     spec, rng, things, pictures
   )
-  renderer = render_pool.get_renderer(spec.resolution)
-  pixels = np.stack(
-    [
-      renderer.render(
-        scene_lib.sample_scene(rng, [things[m] for m in picture.members])
-      )
-      for picture in pictures
-    ]
-  )
-  slots = np.array(
-    [(p.members[0], p.members[-1]) for p in pictures], np.int32
-  )
+  slots = np.array([(p.members[0], p.members[-1]) for p in pictures], np.int32)
   labels = np.array([compute_labels(thing) for thing in things], np.int32)
-  maker = sequence_lib.SequenceMaker(
-    tokenizer_lib.load_tokenizer(), template=spec.template, grid=spec.grid
-  )
   queries = maker.queries(query_texts, length=spec.max_query_tokens)
   captions = maker.texts(caption_texts, length=spec.max_caption_tokens)
   return {
-    'pixels': pixels,
+    'pixels': np.concatenate([group.pixels for group in groups]),
     'object': slots,
     'attributes': labels[slots],
     'query_source': sources,
@@ -275,19 +297,28 @@ def count_labels() -> tuple[int, int, int, int]:
 
 
 class PairBatches:
-  """Iterates over the batches; workers render ahead."""
+  """Iterates over the batches; workers render the next window ahead."""
 
-  def __init__(self, spec: PairSpec, *, workers: int | None):
+  def __init__(
+    self,
+    spec: PairSpec,
+    maker: sequence_lib.SequenceMaker,
+    *,
+    workers: int | None,
+  ):
     """Starts before batch 0.
 
     Args:
       spec: what to draw.
+      maker: lays out the texts.
       workers: renderer processes; None takes one per core, 0 none.
     """
     self._spec = spec
+    self._maker = maker
     self._pool = render_pool.RenderPool(workers)
     self._next = 0
-    self._results: Iterator[dict[str, np.ndarray]] | None = None
+    self._groups: Iterator[Group] | None = None
+    self._window: list[Group] = []
 
   def __iter__(self) -> 'PairBatches':
     """Returns itself."""
@@ -295,10 +326,25 @@ class PairBatches:
 
   def __next__(self) -> dict[str, np.ndarray]:
     """Returns the next batch."""
-    if self._results is None:
-      tasks = ((self._spec, i) for i in itertools.count(self._next))
-      self._results = self._pool.map(make_batch, tasks)
-    batch = next(self._results)
+    spec = self._spec
+    window_number, position = divmod(self._next, spec.window * spec.repeats)
+    size = spec.window * spec.groups
+    if self._groups is None:
+      first = window_number * size
+      tasks = ((spec, i) for i in itertools.count(first))
+      self._groups = self._pool.map(make_group, tasks)
+      self._window = []
+    if position == 0 or not self._window:
+      self._window = list(itertools.islice(self._groups, size))
+    turn, place = divmod(position, spec.window)
+    order = np.random.default_rng([spec.seed, window_number, turn])
+    chosen = order.permutation(size).reshape(spec.window, -1)[place]
+    batch = make_batch(
+      spec,
+      np.random.default_rng([spec.seed, self._next, 1]),
+      [self._window[i] for i in chosen],
+      self._maker,
+    )
     self._next += 1
     return batch
 
@@ -309,7 +355,7 @@ class PairBatches:
   def set_state(self, state: dict[str, int]) -> None:
     """Goes to the batch that `get_state` named."""
     self._next = int(state['next'])
-    self._results = None
+    self._groups = None
 
   def close(self) -> None:
     """Stops the workers."""

@@ -63,13 +63,17 @@ def compute_object_loss(
   embeddings: Float[Array, 'N M F'],
   objects: Int[Array, 'N M'],
   scale: Float[Array, ''],
-) -> Float[Array, '']:
+) -> tuple[Float[Array, ''], Float[Array, '']]:
   """Contrasts the pictured objects of a batch: same thing, other view.
 
   Args:
     embeddings: one a visual token, normalised; token m shows object m.
     objects: which object each token shows.
     scale: inverse temperature.
+
+  Returns:
+    The mean loss, and the share of tokens whose nearest token in another
+    image shows the same object.
   """
   count, per_image = objects.shape
   flat = embeddings.reshape(count * per_image, -1)
@@ -77,10 +81,10 @@ def compute_object_loss(
   images = jnp.repeat(jnp.arange(count), per_image)
   other_image = images[:, None] != images[None, :]
   same = labels[:, None] == labels[None, :]
-  losses = contrastive.info_nce(
-    scale * (flat @ flat.T), same & other_image, other_image | ~same
-  )
-  return losses.mean()
+  scores = scale * (flat @ flat.T)
+  loss = contrastive.info_nce(scores, same & other_image, ~same).mean()
+  recall = contrastive.compute_recall(scores, same & other_image, other_image)
+  return loss, recall
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
@@ -94,12 +98,8 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     temperature=config.loss.temperature,
   )
   batches = pairs.PairBatches(
-    pairs.PairSpec(
-      seed=config.seed,
-      template=config.model.template,
-      grid=maker.grid,
-      **config.data,
-    ),
+    pairs.PairSpec(seed=config.seed, **config.data),
+    maker,
     workers=config.workers,
   )
 
@@ -115,7 +115,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   def loss(
     params: Params, batch: Mapping[str, Any], rng: Array, step: Array
   ) -> tuple[Array, dict[str, Array]]:
-    del rng, step
+    del rng
     apply = lambda *args, method: module.apply(  # noqa: E731
       {'params': params['embedder']}, *args, method=method
     )
@@ -124,52 +124,61 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     objects, logits, object_scale, query_scale = heads.apply(
       {'params': params['heads']}, visual
     )
-    object_loss = compute_object_loss(objects, batch['object'], object_scale)
+    object_loss, object_r1 = compute_object_loss(objects, batch['object'], object_scale)
     attribute_loss = sum(
       contrastive.cross_entropy(
         head.reshape(-1, head.shape[-1]), batch['attributes'][..., i].reshape(-1)
       ).mean()
       for i, head in enumerate(logits)
     )
-    documents = jax.tree.map(jnp.asarray, maker.documents(1))
-    documents = jax.tree.map(
-      lambda x: jnp.broadcast_to(x, (count, *x.shape[1:])), documents
+
+    def compute_text_losses() -> dict[str, Array]:
+      documents = jax.tree.map(
+        lambda x: jnp.broadcast_to(x, (count, *x.shape[1:])),
+        maker.documents(1),
+      )
+      gallery = apply(documents, visual, method='embed')
+      source = batch['query_source']
+      queries = apply(
+        sequence_lib.from_batch('query', batch), visual[source], method='embed'
+      )
+      candidates = jnp.arange(count)[None] != source[:, None]
+      scores = query_scale * (queries @ gallery.T)
+      captions = apply(
+        sequence_lib.from_batch('caption', batch), None, method='embed'
+      )
+      caption_scores = query_scale * (captions @ gallery.T)
+      everything = jnp.ones_like(batch['caption_positive'])
+      return {
+        'query': contrastive.info_nce(
+          scores, batch['query_positive'], candidates
+        ).mean(),
+        'caption': contrastive.info_nce(
+          caption_scores, batch['caption_positive'], everything
+        ).mean(),
+        'query_r1': contrastive.compute_recall(
+          scores, batch['query_positive'], candidates
+        ),
+      }
+
+    # The texts wait until the tower has something to say: half the time of
+    # an update is theirs.
+    text = jax.lax.cond(
+      step >= config.tower_steps,
+      compute_text_losses,
+      lambda: dict.fromkeys(('query', 'caption', 'query_r1'), jnp.zeros(())),
     )
-    gallery = apply(documents, visual, method='embed')
-    source = batch['query_source']
-    queries = apply(
-      sequence_lib.from_batch('query', batch), visual[source], method='embed'
-    )
-    candidates = jnp.arange(count)[None] != source[:, None]
-    scores = query_scale * (queries @ gallery.T)
-    query_loss = contrastive.info_nce(
-      scores, batch['query_positive'], candidates
-    ).mean()
-    captions = apply(
-      sequence_lib.from_batch('caption', batch), None, method='embed'
-    )
-    caption_scores = query_scale * (captions @ gallery.T)
-    everything = jnp.ones_like(batch['caption_positive'])
-    caption_loss = contrastive.info_nce(
-      caption_scores, batch['caption_positive'], everything
-    ).mean()
     total = (
-      config.loss.query_weight * query_loss
+      config.loss.query_weight * text['query']
       + config.loss.object_weight * object_loss
-      + config.loss.caption_weight * caption_loss
+      + config.loss.caption_weight * text['caption']
       + config.loss.attribute_weight * attribute_loss
     )
     return total, {
-      'query': query_loss,
+      **text,
       'object': object_loss,
-      'caption': caption_loss,
       'attribute': attribute_loss,
-      'query_r1': contrastive.compute_recall(
-        scores, batch['query_positive'], candidates
-      ),
-      'caption_r1': contrastive.compute_recall(
-        caption_scores, batch['caption_positive'], everything
-      ),
+      'object_r1': object_r1,
     }
 
   evaluate = None
