@@ -13,9 +13,9 @@ def get_config(arg=None):
   config = ml_collections.ConfigDict()
   config.stage = 'pretrain'
   config.seed = 0
-  config.steps = 3200
+  config.steps = 2400
   # Updates of the vision tower alone, before the texts join.
-  config.tower_steps = 2000
+  config.tower_steps = 1500
 
   config.model = ml_collections.ConfigDict()
   config.model.template = 'tiny'

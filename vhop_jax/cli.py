@@ -70,6 +70,40 @@ def build(
   )
 
 
+def build_splits(
+  out: pathlib.Path,
+  names: tuple[str, ...] = ('sft_*', 'dev', 'test_*'),
+  resolution: int = 96,
+  workers: int | None = None,
+) -> None:
+  """Builds named worlds of the benchmark, each in its own folder.
+
+  Args:
+    out: folder of the worlds' folders.
+    names: names or shell patterns of splits.
+    resolution: image width in pixels; the height is two thirds of it.
+    workers: processes; all cores if not given.
+  """
+  from vhop_jax.worlds import builder, render_pool, splits
+
+  specs: dict[str, world_lib.Spec] = {}
+  for pattern in names:
+    specs.update(splits.choose_splits(pattern, resolution=resolution))
+  with render_pool.RenderPool(workers) as pool:
+    for number, (name, spec) in enumerate(specs.items()):
+      result = builder.build_world(spec, out / name, pool=pool)
+      print(
+        f'world {number + 1}/{len(specs)} {out / name}: {result.images} images,'
+        f' {result.queries} queries, '
+        + (
+          f'{result.images / result.secs:.0f} images/s'
+          if result.built
+          else 'there already'
+        ),
+        flush=True,
+      )
+
+
 def verify(folder: Folder) -> None:
   """Checks every rule of a world; lists breaches and exits 1 if there are any.
 
@@ -113,6 +147,7 @@ def view(
 COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
   'worlds': {
     'build': build,
+    'build-splits': build_splits,
     'verify': verify,
     'disjoint': disjoint,
     'view': view,

@@ -13,6 +13,7 @@ from vhop_jax import errors
 from vhop_jax.models import decoder as decoder_lib
 from vhop_jax.models import embedder as embedder_lib
 from vhop_jax.models import parameter_file
+from vhop_jax.models import router as router_lib
 from vhop_jax.models import sequence as sequence_lib
 from vhop_jax.models import tokenizer as tokenizer_lib
 from vhop_jax.models import vision_conv
@@ -125,3 +126,108 @@ def make_pretrained(settings: Mapping[str, Any], params: Params) -> Pretrained:
     settings=dict(settings),
     fingerprint=parameter_file.compute_fingerprint(params, settings),
   )
+
+
+@dataclasses.dataclass(frozen=True)
+class RouterModel:
+  """Holds a router, ready to use.
+
+  Attributes:
+    module: the Linen module.
+    params: its parameters, `{'state', 'gallery', 'select'}`.
+    embedder: the embedding model it was made from; its tower is the router's.
+    inverse_temperature: 1 / tau at the start of training.
+  """
+
+  module: router_lib.Router
+  params: Params
+  embedder: Pretrained
+  inverse_temperature: float
+
+  def replace_params(self, params: Params) -> 'RouterModel':
+    """Returns the same router with other parameters."""
+    return dataclasses.replace(self, params=params)
+
+  def gallery_embedder(self) -> Pretrained:
+    """Returns the embedding model of the gallery side."""
+    return dataclasses.replace(
+      self.embedder,
+      params={
+        'tower': self.embedder.params['tower'],
+        'text': self.params['gallery'],
+      },
+    )
+
+
+def make_router(
+  embedder: Pretrained, *, inverse_temperature: float
+) -> RouterModel:
+  """Makes an untrained router: it scores as the embedding model does."""
+  module = router_lib.Router(
+    embedder.module.config.decoder, inverse_temperature
+  )
+  select = router_lib.SelectHead(inverse_temperature)
+  size = embedder.module.config.decoder.hidden_size
+  head = select.init(jax.random.key(0), jnp.zeros((1, size)))['params']
+  return RouterModel(
+    module=module,
+    params={
+      'state': embedder.params['text'],
+      'gallery': embedder.params['text'],
+      'select': head,
+    },
+    embedder=embedder,
+    inverse_temperature=inverse_temperature,
+  )
+
+
+def save_router(
+  path: str | os.PathLike[str],
+  router: RouterModel,
+  *,
+  training: Mapping[str, Any],
+) -> None:
+  """Writes a router, its tower included, as one file."""
+  parameter_file.save_params(
+    path,
+    {**router.params, 'tower': router.embedder.params['tower']},
+    {
+      'model': router.embedder.settings,
+      'embedder': router.embedder.fingerprint,
+      'inverse_temperature': router.inverse_temperature,
+      'training': training,
+    },
+  )
+
+
+def load_router(
+  path: str | os.PathLike[str], embedder: Pretrained
+) -> RouterModel:
+  """Loads a router.
+
+  Args:
+    path: a file of `save_router`.
+    embedder: the embedding model that it was trained from.
+
+  Raises:
+    DataError: the file is missing, damaged, of another size, or was trained
+      from another embedding model.
+  """
+  params, metadata = parameter_file.load_params(path)
+  if 'inverse_temperature' not in metadata:
+    raise errors.DataError(
+      f'{path} holds no router: give the router.safetensors of a training run'
+    )
+  router = make_router(
+    embedder, inverse_temperature=metadata['inverse_temperature']
+  )
+  tower = params.pop('tower', {})
+  parameter_file.check_shapes(params, router.params, path)
+  parameter_file.check_shapes(tower, embedder.params['tower'], path)
+  if metadata['embedder'] != embedder.fingerprint:
+    raise errors.DataError(
+      f'{path} was trained from another embedding model'
+      f' ({metadata["embedder"][:12]}, not {embedder.fingerprint[:12]}): give'
+      ' that one as config.embedder'
+    )
+  return router.replace_params(params)

@@ -123,6 +123,11 @@ def train(
           evaluated = stage.evaluate(state.params)
         if evaluated is not None:
           evaluated = {k: float(v) for k, v in evaluated.items()}
+          if best_metric and best_metric not in evaluated:
+            raise errors.UsageError(
+              f'best_metric={best_metric!r} is not evaluated: use one of '
+              f'{", ".join(evaluated)}'
+            )
           log.write(step, evaluated)
           _say(
             f'step {step}/{steps}  evaluated: '

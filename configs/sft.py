@@ -1,0 +1,70 @@
+r"""Trains the router on gold chains, from the embedding model.
+
+  python -m vhop_jax.main --config=configs/sft.py --workdir=runs/sft
+
+The argument `paper` takes a single world of 500 families:
+
+  python -m vhop_jax.main --config=configs/sft.py:paper --workdir=runs/paper
+"""
+
+import ml_collections
+
+
+def get_config(arg=None):
+  """Returns the settings.
+
+  Args:
+    arg: None, or 'paper' for one training world.
+  """
+  if arg not in (None, 'paper'):
+    raise ValueError(f"configs/sft.py:{arg}: the argument is 'paper' or none")
+  config = ml_collections.ConfigDict()
+  config.stage = 'sft'
+  config.seed = 0
+  # 'tiny' is the model in the package; or the path of a parameter file.
+  config.embedder = 'tiny'
+  # A pattern; the training worlds must share nothing with the others.
+  config.worlds = 'runs/worlds/sft_*'
+  if arg == 'paper':
+    config.worlds = 'runs/worlds/paper_sft'
+  config.dev = 'runs/worlds/dev'
+
+  config.warmup_steps = 150
+  config.joint_steps = 450
+  config.data = dict(
+    batch_size=64,
+    family_size=10,
+    max_text_tokens=64,
+    threads=2,
+  )
+  config.loss = dict(
+    temperature=0.05,
+    equals='ignored',
+    noise=0.1,
+    false_negative_margin=0.1,
+  )
+  config.warmup_optimizer = dict(
+    lr=1e-3,
+    b1=0.9,
+    b2=0.98,
+    weight_decay=0.05,
+    clip_norm=1.0,
+    warmup_steps=20,
+    schedule='constant',
+  )
+  config.joint_optimizer = dict(
+    lr=1e-3,
+    b1=0.9,
+    b2=0.98,
+    weight_decay=0.05,
+    clip_norm=1.0,
+    warmup_steps=20,
+    schedule='cosine',
+  )
+  config.evaluate_decisions = 5
+  config.best_metric = ''
+  config.mesh = dict(data=-1, fsdp=1, tensor=1)
+  config.log_every = 10
+  config.checkpoint_every = 50
+  config.evaluate_every = 150
+  return config.lock()

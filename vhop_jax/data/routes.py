@@ -1,0 +1,243 @@
+"""Reads training worlds: gold routes with the visual tokens of their images."""
+
+from collections.abc import Sequence
+import dataclasses
+import os
+import pathlib
+from typing import Any
+
+import grain
+import numpy as np
+
+from vhop_jax import errors
+from vhop_jax.index import gallery as gallery_lib
+from vhop_jax.models import pretrained as pretrained_lib
+from vhop_jax.models import sequence as sequence_lib
+from vhop_jax.typing import Float, Int, ndarray
+from vhop_jax.worlds import link_graph as link_graph_lib
+from vhop_jax.worlds import world as world_lib
+
+PAD = -1
+
+
+@dataclasses.dataclass(frozen=True)
+class Route:
+  """Holds one query with its gold chain; images are numbers of a `RouteSet`.
+
+  Attributes:
+    instruction: what is asked.
+    query_image: the query image.
+    chain: the gold images in order.
+    equals: for each hop the other images that fit it as well as the gold one.
+    family: all images of its family, its distractors among them.
+  """
+
+  instruction: str
+  query_image: int
+  chain: tuple[int, ...]
+  equals: tuple[tuple[int, ...], ...]
+  family: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class RouteSet:
+  """Holds the routes of some worlds and the visual tokens of all images."""
+
+  routes: tuple[Route, ...]
+  visual: Float[ndarray, 'N M D']
+
+  def __len__(self) -> int:
+    """Returns the number of routes."""
+    return len(self.routes)
+
+  def __getitem__(self, index: int) -> Route:
+    """Returns one route; makes the set a source for Grain."""
+    return self.routes[int(index)]
+
+
+def load_routes(
+  folders: Sequence[str | os.PathLike[str]],
+  model: pretrained_lib.Pretrained,
+  *,
+  cache: str | os.PathLike[str],
+) -> RouteSet:
+  """Reads worlds and encodes their images, or finds that done before.
+
+  Args:
+    folders: the worlds, all with gold chains and as many hops.
+    model: its vision tower is used, frozen.
+    cache: folder for the visual tokens of each world.
+
+  Raises:
+    DataError: a world is missing or damaged, or the worlds do not fit.
+  """
+  routes: list[Route] = []
+  parts: list[np.ndarray] = []
+  offset = 0
+  for number, folder in enumerate(folders):
+    world = world_lib.load_world(folder)
+    if routes and len(routes[0].chain) != world.spec.hops:
+      raise errors.DataError(
+        f'{folder} has {world.spec.hops} hops, the worlds before it'
+        f' {len(routes[0].chain)}: train on worlds of one length'
+      )
+    visual = _load_visual(folder, model, pathlib.Path(cache))
+    routes += make_routes(world, offset)
+    parts.append(visual)
+    offset += len(visual)
+    print(
+      f'read world {number + 1}/{len(folders)} {folder}: {offset} images,'
+      f' {len(routes)} routes so far',
+      flush=True,
+    )
+  return RouteSet(tuple(routes), np.concatenate(parts))
+
+
+def _load_visual(
+  folder: str | os.PathLike[str],
+  model: pretrained_lib.Pretrained,
+  cache: pathlib.Path,
+) -> np.ndarray:
+  """Returns the visual tokens of a world, from `cache` if they are there."""
+  header = world_lib.read_header(folder)
+  key = f'{header["fingerprint"]["pixels"][:16]}-{model.fingerprint[:16]}'
+  path = cache / f'{key}.npy'
+  if path.exists():
+    return np.load(path)
+  visual = gallery_lib.encode_images(model, world_lib.read_pixels(folder))
+  path.parent.mkdir(parents=True, exist_ok=True)
+  part = path.with_suffix(f'.{os.getpid()}.part')
+  with part.open('wb') as file:
+    np.save(file, visual)
+  os.replace(part, path)
+  return visual
+
+
+def make_routes(world: world_lib.World, offset: int) -> list[Route]:
+  """Makes the route of each query's first chain.
+
+  Args:
+    world: with gold chains.
+    offset: number of its first image.
+  """
+  graph = world.link_graph()
+  families: dict[int, list[int]] = {}
+  for i, image in enumerate(world.images):
+    families.setdefault(image.family, []).append(offset + i)
+  return [
+    Route(
+      instruction=query.instruction,
+      query_image=offset + world.index(query.image),
+      chain=tuple(offset + world.index(i) for i in query.chains[0]),
+      equals=_find_equals(world, graph, query, offset),
+      family=tuple(families[query.family]),
+    )
+    for query in world.queries
+  ]
+
+
+def _find_equals(
+  world: world_lib.World,
+  graph: link_graph_lib.LinkGraph,
+  query: world_lib.Query,
+  offset: int,
+) -> tuple[tuple[int, ...], ...]:
+  """Finds, hop by hop, what fits as well as the gold image."""
+  chain = query.chains[0]
+  source = query.image
+  carried = world.images[world.index(source)].objects[0].uid
+  seen = {source}
+  equals = []
+  for hop, gold in zip(query.hops, chain, strict=True):
+    links = graph.valid_links(world.spec, hop, source, carried)
+    targets = {link.target_id for link in links} - seen - {gold}
+    equals.append(tuple(sorted(offset + world.index(t) for t in targets)))
+    carried = next(
+      link.other.uid for link in links if link.target_id == gold
+    )
+    source = gold
+    seen.add(gold)
+  return tuple(equals)
+
+
+def make_batches(
+  routes: RouteSet,
+  maker: sequence_lib.SequenceMaker,
+  *,
+  seed: int,
+  batch_size: int,
+  family_size: int,
+  max_text_tokens: int,
+  threads: int,
+) -> Any:
+  """Makes an endless Grain iterator over batches of routes.
+
+  Args:
+    routes: the training set.
+    maker: lays out instruction and query image.
+    seed: of the order.
+    batch_size: B, routes of a batch.
+    family_size: images of a family that join the candidates, padded to this.
+    max_text_tokens: S of the prefix.
+    threads: that prepare batches ahead.
+
+  Returns:
+    An iterator over dicts: `prefix/*` [B, S]; chain int [B, T], the gold
+    images as indices into the candidates; query_candidate int [B], the query
+    image likewise; equal_mask bool [B, T, C]; candidate_mask bool [C];
+    query_visual [B, M, D]; selected_visual [B, T, M, D];
+    candidate_visual [C, M, D] with C = B x family_size.
+  """
+
+  def join(batch: Sequence[Route]) -> dict[str, np.ndarray]:
+    return _join(batch, routes.visual, maker, family_size, max_text_tokens)
+
+  dataset = (
+    grain.MapDataset.source(routes)
+    .seed(seed)
+    .shuffle()
+    .repeat()
+    .batch(batch_size, drop_remainder=True, batch_fn=join)
+  )
+  return iter(
+    dataset.to_iter_dataset(grain.ReadOptions(num_threads=threads))
+  )
+
+
+def _join(
+  batch: Sequence[Route],
+  visual: Float[ndarray, 'N M D'],
+  maker: sequence_lib.SequenceMaker,
+  family_size: int,
+  max_text_tokens: int,
+) -> dict[str, np.ndarray]:
+  candidates = np.full(len(batch) * family_size, PAD)
+  # Two routes may share a family; its images compete once.
+  unique = list(dict.fromkeys(i for route in batch for i in route.family))
+  if len(unique) > len(candidates):
+    raise errors.UsageError(
+      f'the families of a batch have {len(unique)} images, more than'
+      f' batch_size x family_size = {len(candidates)}: raise data.family_size'
+    )
+  candidates[: len(unique)] = unique
+  place = {image: i for i, image in enumerate(unique)}
+  hops = len(batch[0].chain)
+  chain = np.array([[place[i] for i in r.chain] for r in batch], np.int32)
+  equal_mask = np.zeros((len(batch), hops, len(candidates)), bool)
+  for row, route in enumerate(batch):
+    for hop, others in enumerate(route.equals):
+      equal_mask[row, hop, [place[i] for i in others]] = True
+  queries: Int[ndarray, 'B'] = np.array([r.query_image for r in batch])
+  return {
+    **sequence_lib.to_batch(
+      'prefix',
+      maker.queries([r.instruction for r in batch], length=max_text_tokens),
+    ),
+    'chain': chain,
+    'query_candidate': np.array([place[i] for i in queries], np.int32),
+    'equal_mask': equal_mask,
+    'candidate_mask': candidates != PAD,
+    'query_visual': visual[queries],
+    'selected_visual': visual[np.array([r.chain for r in batch])],
+    'candidate_visual': visual[np.maximum(candidates, 0)],
+  }

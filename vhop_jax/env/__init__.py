@@ -1,0 +1,1 @@
+"""Holds the retrieval environment: what a decision does, and rollouts."""
