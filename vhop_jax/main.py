@@ -1,9 +1,7 @@
-r"""Trains or evaluates what a config describes.
+"""Trains or evaluates what a config describes, overrides applied.
 
-The command, with any number of overrides:
-
-  python -m vhop_jax.main --config=configs/sft.py:ARG --config.x.y=1 \
-      --workdir=DIR
+Usage: python -m vhop_jax.main --config=configs/sft.py:ARG --workdir=DIR
+  [--config.name=value ...]
 """
 
 from collections.abc import Sequence
@@ -38,8 +36,9 @@ def parse(argv: Sequence[str]) -> tuple[ml_collections.ConfigDict, str]:
   try:
     extra = values(list(argv))[1:]
     config = values.config
+    # A file that did not load says so when it is first used.
+    stage = config and config.stage
   except (flags.Error, AttributeError, KeyError) as error:
-    # ml_collections names a setting that is near, absl the flag.
     raise errors.UsageError(f'{error.args[0]} (see the config file)') from error
   except (OSError, ImportError, SyntaxError) as error:
     reason = str(error).splitlines()[-1].strip()
@@ -48,6 +47,8 @@ def parse(argv: Sequence[str]) -> tuple[ml_collections.ConfigDict, str]:
     raise errors.UsageError(f'{extra[0]!r} is no flag: write --name=value')
   if config is None or values.workdir is None:
     raise errors.UsageError('--config=FILE.py and --workdir=DIR are needed')
+  if stage not in _STAGES:
+    raise errors.UsageError(f'config.stage={stage!r}: use {[*_STAGES]}')
   return config, values.workdir
 
 
@@ -60,10 +61,6 @@ def main(argv: Sequence[str]) -> int:
 
   def run() -> None:
     config, workdir = parse(argv)
-    if config.stage not in _STAGES:
-      raise errors.UsageError(
-        f'config.stage={config.stage!r} is unknown: use {", ".join(_STAGES)}'
-      )
     importlib.import_module(_STAGES[config.stage]).run(config, workdir)
 
   return errors.run_entry_point(run)

@@ -13,7 +13,6 @@ import pytest
 from tests.train import toy
 from vhop_jax import errors
 from vhop_jax.train import loop, sharding
-from vhop_jax.train import optimizer as optimizer_lib
 from vhop_jax.train import state as state_lib
 
 TOY = Path(toy.__file__)
@@ -235,6 +234,23 @@ def test_best_evaluation_is_kept_and_returned(tmp_path):
   assert {'step': 6, 'score': 0.9} in rows
 
 
+def test_best_metric_must_be_evaluated(tmp_path):
+  stage = toy.make_stage(evaluate=lambda params: {'recall': 0.5})
+  with pytest.raises(errors.UsageError, match='recall'):
+    toy.train(tmp_path, stage, evaluate_every=3, best_metric='score')
+
+
+def test_no_state_is_saved_for_evaluations_without_best(tmp_path):
+  # Evaluating more often must not cost checkpoints.
+  stage = toy.make_stage(
+    toy.Batches(stop_at=7), evaluate=lambda params: {'recall': 0.5}
+  )
+  with pytest.raises(RuntimeError):
+    toy.train(tmp_path, stage, evaluate_every=3)
+  saved = [p.name for p in (tmp_path / 'checkpoints').iterdir()]
+  assert saved == ['4']
+
+
 def test_progress_is_printed(tmp_path, capsys):
   toy.train(tmp_path)
   lines = capsys.readouterr().out.splitlines()
@@ -306,20 +322,16 @@ def _wait_for_step(process, step):
   pytest.fail(f'no step {step}: {process.stderr.read()}')
 
 
-def test_killed_run_goes_on(tmp_path):
-  steps = 20
-  process = _start(tmp_path / 'killed', sleep_secs=0.1, steps=steps)
+def test_killed_run_goes_on(tmp_path, capsys):
+  process = _start(tmp_path / 'killed', sleep_secs=0.1, steps=14)
   _wait_for_step(process, 6)
   process.send_signal(signal.SIGKILL)
   process.communicate()
   assert process.returncode == -signal.SIGKILL
-  out, err = _start(
-    tmp_path / 'killed', sleep_secs=0, steps=steps
-  ).communicate()
-  assert 'resuming at step' in out, err
-  changes = {'steps': steps, 'checkpoint_every': 2}
-  whole = toy.train(tmp_path / 'whole', **changes)
+  changes = {'steps': 14, 'checkpoint_every': 2}
   killed = toy.train(tmp_path / 'killed', **changes)
+  assert 'resuming at step' in capsys.readouterr().out
+  whole = toy.train(tmp_path / 'whole', **changes)
   assert_trees_equal(killed, whole)
 
 
@@ -334,27 +346,6 @@ def test_signal_saves_and_stops(tmp_path, number):
   assert number.name in err
   steps = [int(p.name) for p in (tmp_path / 'checkpoints').iterdir()]
   assert f'step {steps[0]} of 1000, which is saved' in err
-
-
-def test_decay_mask_knows_scanned_layers():
-  shapes = {
-    'norm': {'scale': np.zeros((3, 8))},
-    'mlp': {'kernel': np.zeros((3, 8, 8)), 'gain': np.zeros((3, 8))},
-    'embed': np.zeros((5, 8)),
-    'tau': np.zeros(()),
-  }
-  axes = {
-    'norm': {'scale': ('layers', None)},
-    'mlp': {'kernel': ('layers', 'embed', 'mlp'), 'gain': ('layers', None)},
-    'embed': ('vocab', 'embed'),
-    'tau': (),
-  }
-  assert optimizer_lib.compute_decay_mask(shapes, axes) == {
-    'norm': {'scale': False},
-    'mlp': {'kernel': True, 'gain': False},
-    'embed': True,
-    'tau': False,
-  }
 
 
 def test_paths_are_names():
