@@ -1,7 +1,6 @@
 """Trains or evaluates what a config describes, overrides applied.
 
-Usage: python -m vhop_jax.main --config=configs/sft.py:ARG --workdir=DIR
-  [--config.name=value ...]
+python -m vhop_jax.main --config=configs/sft.py:ARG --config.x.y=1 --workdir=DIR
 """
 
 from collections.abc import Sequence
@@ -39,7 +38,7 @@ def parse(argv: Sequence[str]) -> tuple[ml_collections.ConfigDict, str]:
     # A file that did not load says so when it is first used.
     stage = config and config.stage
   except (flags.Error, AttributeError, KeyError) as error:
-    raise errors.UsageError(f'{error.args[0]} (see the config file)') from error
+    raise errors.UsageError(f'in the command: {error.args[0]}') from error
   except (OSError, ImportError, SyntaxError) as error:
     reason = str(error).splitlines()[-1].strip()
     raise errors.UsageError(f'--config does not load: {reason}') from error
