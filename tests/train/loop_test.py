@@ -197,6 +197,31 @@ def test_loss_that_is_not_finite_stops_the_run(tmp_path):
   assert saved == ['4']
 
 
+def test_every_update_and_seed_draws_anew(tmp_path):
+  def loss(params, batch, rng, step):
+    error, _ = toy.loss(params, batch, rng, step)
+    return error, {'draw': jax.random.uniform(rng), 'at': step * 1.0}
+
+  draws = set()
+  for seed in (1, 2):
+    toy.train(
+      tmp_path / str(seed),
+      loop.Stage(init=toy.init, loss=loss, batches=toy.Batches()),
+      seed=seed,
+      log_every=1,
+    )
+    rows = [
+      json.loads(line)
+      for line in (tmp_path / str(seed) / 'metrics.jsonl')
+      .read_text()
+      .splitlines()
+    ]
+    draws |= {row['draw'] for row in rows}
+    # The loss sees the number of updates done before it.
+    assert [row['at'] for row in rows] == list(range(12))
+  assert len(draws) == 24
+
+
 def test_end_of_data_is_explained(tmp_path):
   class Short(toy.Batches):
     def __next__(self):
