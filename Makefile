@@ -49,7 +49,7 @@ setup-test: setup $(VENV)/.test
 setup-dev: setup $(VENV)/.dev  ## Adds the tools that .ci/run uses.
 
 quickstart: setup  ## Builds worlds, trains, evaluates: the main job.
-	@$(BIN)/vhop quickstart --out=$(RUN)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" launch/quickstart.sh $(RUN)
 
 test: setup-test  ## Runs the tests.
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
