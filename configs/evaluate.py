@@ -1,6 +1,6 @@
 r"""Measures a router and the baselines on worlds it never saw.
 
-  python -m vhop_jax.main --config=configs/evaluate.py --workdir=runs/evaluate
+python -m vhop_jax.main --config=configs/evaluate.py --workdir=runs/evaluate
 """
 
 import ml_collections

@@ -179,5 +179,3 @@ def _extend(
       )
     )
   return extended
-
-

@@ -7,20 +7,17 @@ import pathlib
 import platform
 import sys
 import time
-from typing import Any
+from typing import Any, cast
 
 import jax
 import ml_collections
 import numpy as np
 
-from vhop_jax.evaluate import baselines
+from vhop_jax.evaluate import baselines, report, routing, strips
 from vhop_jax.evaluate import failures as failures_lib
 from vhop_jax.evaluate import hops as hops_lib
-from vhop_jax.evaluate import report
 from vhop_jax.evaluate import results as results_lib
-from vhop_jax.evaluate import routing
 from vhop_jax.evaluate import scores as scores_lib
-from vhop_jax.evaluate import strips
 from vhop_jax.index import gallery as gallery_lib
 from vhop_jax.models import pretrained as pretrained_lib
 from vhop_jax.train import metrics as metrics_lib
@@ -242,10 +239,10 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   failures: results_lib.Failures | None = None
   drawn = []
   if pairs:
-    failures = {
-      'name': ROUTER_ROW,
-      **failures_lib.compute_breakdown(pairs),
-    }  # type: ignore[typeddict-item]
+    failures = cast(
+      results_lib.Failures,
+      {'name': ROUTER_ROW, **failures_lib.compute_breakdown(pairs)},
+    )
     drawn = strips.choose_trajectories(
       pairs, right=config.right, wrong=config.wrong
     )
@@ -269,7 +266,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   }
   paths = report.write_report(
     results,
-    workdir,
+    pathlib.Path(workdir),
     families=[
       strips.make_family_panel(judges[0], pixels[id(judges[0])], family)
       for family in families[: config.families]
