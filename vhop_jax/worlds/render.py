@@ -23,9 +23,17 @@ from vhop_jax.worlds.textures import SIZE_PX, TEXTURES, make_textures
 
 _SAMPLES = 4
 _SHADOW_MAP_PX = 192
-_NEAR, _FAR = 0.1, 50.0
+_NEAR, _FAR = 0.1, 500.0
 _SCENE_BINDING, _THING_BINDING = 0, 1
 _SHADOW_UNIT, _TEXTURES_UNIT = 0, 1
+_SCENE_ROWS, _THING_ROWS = 19, 8  # Each of four floats.
+# By name: the shader files and what is defined in them.
+_PROGRAMS = {
+  'object': ('object', ()),
+  'shadow': ('shadow', ()),
+  'ground': ('background', ('FINE', 'GROUND')),
+  'wall': ('background', ('FINE',)),
+}
 _CONTACT_DARKNESS = 0.45
 _REACH = 0.5 * math.sqrt(3)
 _NO_EGL = (
@@ -39,12 +47,12 @@ def size_from_resolution(resolution: int) -> tuple[int, int]:
   return resolution, 2 * resolution // 3
 
 
-def _load_shader(name: str) -> str:
+def _load_shader(name: str, *defined: str) -> str:
   """Reads a shader and puts in front of it what all shaders share."""
   folder = importlib.resources.files('vhop_jax.worlds') / 'shaders'
   shared = (folder / 'scene.glsl').read_text()
-  fine = '#define FINE' if name == 'background.frag' else ''
-  return f'#version 330\n{fine}\n{shared}\n{(folder / name).read_text()}'
+  defines = '\n'.join(f'#define {symbol}' for symbol in defined)
+  return f'#version 330\n{defines}\n{shared}\n{(folder / name).read_text()}'
 
 
 @functools.lru_cache(maxsize=4096)
@@ -107,8 +115,6 @@ def _make_scene_block(scene: Scene, aspect: float) -> bytes:
   """Packs the uniform block `Scene` of scene.glsl."""
   camera, light = scene.camera, scene.light
   light_projection, width = _make_light_projection(scene)
-  axes = camera.compute_axes()
-  tan = math.tan(camera.fov / 2)
   contacts = [[0.0, 0.0, 1.0, 0.0]] * 2
   for i, placement in enumerate(scene.placements):
     radius = load_geometry(placement.object).base_radius * placement.scale
@@ -120,9 +126,6 @@ def _make_scene_block(scene: Scene, aspect: float) -> bytes:
     [*camera.eye, light.ambient],
     [*-light.compute_axes()[2], softness],
     [*light.colour, 0],
-    [*(axes[0] * tan * aspect), 0],
-    [*(axes[1] * tan), 0],
-    [*axes[2], 0],
     *contacts,
     *_make_surface(scene.background.ground, 0.0),
     *_make_surface(scene.background.wall, scene.background.wall_distance),
@@ -166,7 +169,7 @@ class _Slot:
     self._owned: list[moderngl.Buffer | moderngl.VertexArray] = []
     self._capacity = (0, 0)
     self._drawn: Geometry | None = None
-    self._thing = context.buffer(reserve=32 * 4)
+    self._thing = context.buffer(reserve=4 * 4 * _THING_ROWS)
     self._reserve(1 << 18, 1 << 18)
 
   def _reserve(self, vertex_bytes: int, index_bytes: int) -> None:
@@ -260,10 +263,10 @@ class Renderer:
     """Compiles the shaders and makes every buffer that drawing needs."""
     programs = {
       name: context.program(
-        vertex_shader=_load_shader(f'{name}.vert'),
-        fragment_shader=_load_shader(f'{name}.frag'),
+        vertex_shader=_load_shader(f'{file}.vert', *defined),
+        fragment_shader=_load_shader(f'{file}.frag', *defined),
       )
-      for name in ('background', 'object', 'shadow')
+      for name, (file, defined) in _PROGRAMS.items()
     }
     for program in programs.values():
       program['Scene'].binding = _SCENE_BINDING
@@ -271,12 +274,15 @@ class Renderer:
         program['Thing'].binding = _THING_BINDING
       if 'shadow_map' in program:
         program['shadow_map'] = _SHADOW_UNIT
-    programs['background']['textures'] = _TEXTURES_UNIT
-    self._backdrop = context.vertex_array(programs['background'], [])
+      if 'textures' in program:
+        program['textures'] = _TEXTURES_UNIT
+    self._backdrop = [
+      context.vertex_array(programs[name], []) for name in ('ground', 'wall')
+    ]
     self._slots = [
       _Slot(context, programs['object'], programs['shadow']) for _ in range(2)
     ]
-    self._block = context.buffer(reserve=4 * 4 * 22)
+    self._block = context.buffer(reserve=4 * 4 * _SCENE_ROWS)
     self._shadow_map = context.depth_texture((_SHADOW_MAP_PX,) * 2)
     self._shadow_map.compare_func = '<='
     self._shadow_map.repeat_x = self._shadow_map.repeat_y = False
@@ -322,8 +328,8 @@ class Renderer:
       for slot in slots:
         slot.draw(shadow=False)
       context.disable(moderngl.CULL_FACE)
-      context.depth_func = '<='
-      self._backdrop.render(moderngl.TRIANGLES, vertices=3)
+      for quad in self._backdrop:
+        quad.render(moderngl.TRIANGLE_STRIP, vertices=4)
       context.copy_framebuffer(self._target, self._samples)
       data = self._target.read(components=3, alignment=1)
     pixels = np.frombuffer(data, np.uint8).reshape(height, width, 3)

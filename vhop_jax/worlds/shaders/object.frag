@@ -64,7 +64,6 @@ void main() {
 
   vec3 albedo = second.rgb;
   float gloss = 0.12;
-  float sharpness = 40.0;
   float mirror = 0.0;
   if (part < 0.5) {
     albedo = mix(first.rgb, second.rgb, compute_pattern());
@@ -73,8 +72,8 @@ void main() {
     gloss = 0.7;
     mirror = 0.45;
   } else if (part > 3.5) {
-    float grain = sin(50.0 * local.x + 9.0 * sin(6.0 * local.y + 4.0 * local.z));
-    albedo = vec3(0.35, 0.19, 0.085) * (1.0 + 0.12 * grain);
+    float grain = fract(8.0 * local.x + abs(2.0 * local.y + local.z - 1.0));
+    albedo = vec3(0.35, 0.19, 0.085) * (0.86 + 0.56 * abs(grain - 0.5));
     gloss = 0.05;
   } else if (part > 2.5) {
     albedo = vec3(0.72, 0.71, 0.68);
@@ -97,8 +96,11 @@ void main() {
   vec3 colour = albedo * light;
 
   vec3 half_way = normalize(to_light + to_eye);
-  float highlight = pow(max(dot(n, half_way), 0.0), sharpness);
-  float rim = pow(1.0 - max(dot(n, to_eye), 0.0), 4.0);
+  float highlight = max(dot(n, half_way), 0.0);
+  for (int i = 0; i < 5; ++i) highlight *= highlight;
+  float rim = 1.0 - max(dot(n, to_eye), 0.0);
+  rim *= rim;
+  rim *= rim;
   vec3 bounced = reflect(-to_eye, n);
   float sky = smoothstep(-0.2, 0.6, bounced.y);
   colour += light_colour.rgb * gloss * highlight * lit;

@@ -5,7 +5,6 @@ layout(std140) uniform Scene {
   vec4 eye;              // w: share of ambient light
   vec4 light_direction;  // towards the light; w: softness in shadow texels
   vec4 light_colour;
-  vec4 ray[3];           // right, up (both reach the frame's edge), forward
   vec4 contacts[2];      // x, z, radius, darkness of where an object stands
   vec4 ground_colours[2];  // w: layer of the texture / -
   vec4 ground_frame;     // cos and sin of the angle over the period, offset
@@ -26,10 +25,15 @@ uniform sampler2DShadow shadow_map;
 #define SHADOW_TAPS vec2[3](vec2(-0.5, -0.3), vec2(0.5, -0.3), vec2(0.0, 0.55))
 #endif
 
+// Converts linear RGB to sRGB by three square roots (at most 3 of 255 off, near
+// black), since a software rasteriser takes long for a power.
 vec3 encode(vec3 linear) {
-  linear = clamp(linear, 0.0, 1.0);
-  return mix(12.92 * linear, 1.055 * pow(linear, vec3(1.0 / 2.4)) - 0.055,
-             step(0.0031308, linear));
+  vec3 a = sqrt(clamp(linear, 0.0, 1.0));
+  vec3 b = sqrt(a);
+  vec3 c = sqrt(b);
+  vec3 upper = 0.662002687 * a + 0.684122060 * b - 0.323583601 * c
+               - 0.0225411470 * linear;
+  return max(upper, 0.0);
 }
 
 // Share of the key light that reaches a point, 0 in the shadow.
