@@ -1,7 +1,9 @@
 """Samples what objects stand on and in front of: ground, wall or open sky."""
 
+from collections.abc import Iterable
 import colorsys
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -54,7 +56,7 @@ class Background:
   wall_distance: float
 
 
-def round_all(values: np.ndarray) -> tuple[float, ...]:
+def round_all(values: Iterable[float]) -> tuple[Any, ...]:
   """Rounds to what is kept in a scene's JSON."""
   return tuple(round(float(value), DIGITS) for value in values)
 
@@ -91,7 +93,10 @@ def _sample_surface(
   saturation = 0.4 * saturation**1.5
   value = 0.3 + 0.66 * value
   colours = np.array(
-    [colorsys.hsv_to_rgb(*hsv) for hsv in zip(hue, saturation, value)]
+    [
+      colorsys.hsv_to_rgb(*hsv)
+      for hsv in zip(hue, saturation, value, strict=True)
+    ]
   )
   distance = np.linalg.norm(
     compute_oklab(colours)[:, None] - compute_oklab(avoid)[None], axis=-1

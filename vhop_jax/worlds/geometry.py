@@ -1,7 +1,7 @@
 """Derives from a mesh what placing and painting an object needs to know."""
 
-import functools
 from dataclasses import dataclass
+import functools
 
 import numpy as np
 
@@ -28,7 +28,16 @@ def _make_directions(count: int) -> np.ndarray:
   return points.astype(np.float32)
 
 
+def _make_views(count: int, pitch: float) -> np.ndarray:
+  """Returns directions from which an object is seen, all around [3, count]."""
+  angle = 2 * np.pi * np.arange(count) / count
+  ring = np.cos(pitch) * np.stack([np.cos(angle), np.sin(angle)])
+  views = np.stack([ring[0], np.full(count, np.sin(pitch)), ring[1]])
+  return views.astype(np.float32)
+
+
 _DIRECTIONS = _make_directions(_NUM_DIRECTIONS)
+_VIEWS = _make_views(count=8, pitch=0.4)
 
 
 @dataclass(frozen=True)
@@ -45,7 +54,7 @@ class Geometry:
     body_low: lowest corner of the box around the patterned part [3].
     body_size: extents of that box [3].
     two_tone_y: height above which the second colour covers about a third of
-      the body's surface.
+      what one sees of the body.
     base_radius: how far the part that touches the ground reaches out.
     closed: whether no back face can be seen, so that they need not be drawn.
   """
@@ -62,17 +71,17 @@ class Geometry:
   closed: bool
 
 
-def _compute_two_tone_y(y: np.ndarray, area: np.ndarray) -> float:
-  """Finds the height above which a third of the triangles' area lies.
+def _compute_two_tone_y(y: np.ndarray, seen: np.ndarray) -> float:
+  """Finds the height above which a third of what one sees lies.
 
   Args:
     y: heights of each triangle's corners [F, 3].
-    area: of each triangle [F].
+    seen: how much of each triangle one sees [F].
   """
   # A tall triangle lies at many heights: spread its area over three of them.
   heights = ((4 * y + y.sum(axis=1, keepdims=True)) / 7).ravel()
   order = heights.argsort()[::-1]
-  cumulated = area.repeat(3)[order].cumsum()
+  cumulated = seen.repeat(3)[order].cumsum()
   index = cumulated.searchsorted(_TWO_TONE_FRAC * cumulated[-1])
   return float(heights[order[min(index, len(order) - 1)]])
 
@@ -103,9 +112,12 @@ def make_geometry(mesh: Mesh) -> Geometry:
   corners = positions[faces]
   crosses = _compute_crosses(corners)
   area = np.sqrt((crosses * crosses).sum(axis=1))
-  # The area vectors of a closed surface cancel out.
+  # The area vectors of a closed surface cancel out; turned inside out, it has
+  # a negative volume.
   leak = np.abs(crosses.sum(axis=0)).max()
+  volume = np.vdot(corners[:, 0], crosses)
   body_face = is_body[faces[:, 0]]
+  seen = np.maximum(crosses[body_face] @ _VIEWS, 0).sum(axis=1)
   return Geometry(
     positions=positions,
     extremes=positions[(_DIRECTIONS @ positions.T).argmax(axis=1)],
@@ -114,9 +126,9 @@ def make_geometry(mesh: Mesh) -> Geometry:
     num_indices=faces.size,
     body_low=low,
     body_size=np.maximum(body.max(axis=0) - low, 1e-3),
-    two_tone_y=_compute_two_tone_y(corners[body_face, :, 1], area[body_face]),
+    two_tone_y=_compute_two_tone_y(corners[body_face, :, 1], seen),
     base_radius=float(np.hypot(base[:, 0], base[:, 2]).max(initial=0.05)),
-    closed=bool(leak < _MAX_LEAK_FRAC * area.sum()),
+    closed=bool(leak < _MAX_LEAK_FRAC * area.sum() and volume > 0),
   )
 
 

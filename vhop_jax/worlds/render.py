@@ -34,6 +34,7 @@ _PROGRAMS = {
   'ground': ('background', ('FINE', 'GROUND')),
   'wall': ('background', ('FINE',)),
 }
+_BUFFER_BYTES = 1 << 18  # Holds a usual mesh; larger ones get larger buffers.
 _CONTACT_DARKNESS = 0.45
 _REACH = 0.5 * math.sqrt(3)
 _NO_EGL = (
@@ -170,7 +171,7 @@ class _Slot:
     self._capacity = (0, 0)
     self._drawn: Geometry | None = None
     self._thing = context.buffer(reserve=4 * 4 * _THING_ROWS)
-    self._reserve(1 << 18, 1 << 18)
+    self._reserve(_BUFFER_BYTES, _BUFFER_BYTES)
 
   def _reserve(self, vertex_bytes: int, index_bytes: int) -> None:
     """Makes buffers of at least these sizes."""
@@ -234,9 +235,7 @@ def _create_context() -> moderngl.Context:
   # would fight with other worker processes for the cores.
   os.environ.setdefault('LP_NUM_THREADS', '0')
   try:
-    return moderngl.create_context(
-      require=330, standalone=True, backend='egl'
-    )
+    return moderngl.create_context(require=330, standalone=True, backend='egl')
   except Exception as error:  # Moderngl raises bare exceptions.
     reason = ' '.join(str(error).split())
     raise DataError(_NO_EGL.format(reason=reason)) from error

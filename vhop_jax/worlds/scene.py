@@ -5,9 +5,9 @@ the plane z = -wall_distance. The camera looks towards -z, turned by its yaw.
 All angles are in radians, all lengths in units of a typical object's size.
 """
 
+from collections.abc import Sequence
 import dataclasses
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -268,14 +268,17 @@ def _solve_view(
     corner = low.min(axis=0)
     extent = high.max(axis=0) - corner
     measure = _compute_measure(*((high - low) * (ASPECT, 1)).T).max()
+    ratio = max(measure / size, *(extent / free))
+    ratio = max(ratio, _MIN_DISTANCE / distance)
+    distance *= ratio
+    # Going back shrinks the picture towards the middle of the frame.
+    corner = 0.5 + (corner - 0.5) / ratio
+    wanted = margin + centre * np.maximum(free - extent / ratio, 0)
     # Lengths in the world per share of the picture at the pivot's distance.
     length = distance / per_depth
-    wanted = margin + centre * np.maximum(free - extent, 0)
     pan = pan + (corner - wanted) * length
     if len(outlines) > 1:
-      apart += (gap - (low[1, 0] - high[0, 0])) * length[0]
-    ratio = max(measure / size, *(extent / free))
-    distance = max(distance * ratio, _MIN_DISTANCE)
+      apart += (gap - (low[1, 0] - high[0, 0]) / ratio) * length[0]
   eye = pan @ axes[:2] - distance * axes[2]
   positions = (sides * apart)[:, None] * axes[0] + depths[:, None] * towards
   return dataclasses.replace(camera, eye=tuple(eye)), positions
@@ -333,9 +336,7 @@ def sample_scene(rng: np.random.Generator, objects: Sequence[Object]) -> Scene:
   light = Light(
     azimuth=round(yaw + rng.uniform(-1.25, 1.25), DIGITS),
     elevation=round(rng.uniform(0.6, 1.2), DIGITS),
-    colour=round_all(
-      1 + rng.uniform(-1, 1) * np.array([0.05, 0.0, -0.06])
-    ),
+    colour=round_all(1 + rng.uniform(-1, 1) * np.array([0.05, 0.0, -0.06])),
     ambient=round(rng.uniform(0.34, 0.5), DIGITS),
     softness=round(rng.uniform(0.02, 0.08), DIGITS),
   )

@@ -155,7 +155,8 @@ def make_textures() -> np.ndarray:
   Returns:
     uint8 [number of textures, SIZE_PX, SIZE_PX, 2]: mix and shade.
   """
-  pairs = [make(np.random.default_rng(i)) for i, make in
-           enumerate(_MAKERS.values())]
+  pairs = [
+    make(np.random.default_rng(i)) for i, make in enumerate(_MAKERS.values())
+  ]
   stacked = np.stack([np.stack(pair, axis=-1) for pair in pairs])
   return np.round(255 * np.clip(stacked, 0, 1)).astype(np.uint8)

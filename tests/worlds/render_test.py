@@ -1,0 +1,263 @@
+import dataclasses
+import hashlib
+import json
+import math
+import subprocess
+import sys
+
+import moderngl
+import numpy as np
+import pytest
+
+from vhop_jax import errors
+from vhop_jax.worlds import render
+from vhop_jax.worlds import scene as scene_lib
+from vhop_jax.worlds.assets.procedural import PROCEDURAL
+
+WIDTH, HEIGHT = 96, 64
+
+RENDER_ONE = """
+import hashlib, json, sys
+from vhop_jax.worlds import render, scene
+one = scene.Scene.from_json(json.load(sys.stdin))
+with render.Renderer(96, 64) as renderer:
+  print(hashlib.sha256(renderer.render(one).tobytes()).hexdigest())
+"""
+
+
+@pytest.fixture(scope='module')
+def renderer():
+  with render.Renderer(WIDTH, HEIGHT) as renderer:
+    yield renderer
+
+
+def sample(seed, types=(None, None)):
+  rng = np.random.default_rng(seed)
+  objects = [
+    PROCEDURAL.sample_object(rng, uid=str(i), type=name)
+    for i, name in enumerate(types)
+  ]
+  return scene_lib.sample_scene(rng, objects)
+
+
+def repaint(scene, index, colour):
+  """Gives one object both its colours anew."""
+  placements = list(scene.placements)
+  placements[index] = dataclasses.replace(
+    placements[index],
+    object=dataclasses.replace(
+      placements[index].object,
+      colour=colour,
+      second_colour=colour,
+      pattern='plain',
+    ),
+  )
+  return dataclasses.replace(scene, placements=tuple(placements))
+
+
+def compute_silhouette(renderer, scene, index):
+  """Finds the pixels of an object: those that change with its colour."""
+  black, white = (
+    renderer.render(repaint(scene, index, colour)).astype(int)
+    for colour in ('black', 'white')
+  )
+  return np.abs(white - black).max(axis=-1)
+
+
+def make_plain_scene(**light):
+  """A ball-like object on a plain grey ground under a plain sky."""
+  scene = sample(0, ('globe',))
+  grey = dataclasses.replace(
+    scene.background.ground,
+    texture='plain',
+    colour=(0.6, 0.6, 0.6),
+    second_colour=(0.6, 0.6, 0.6),
+  )
+  camera = scene_lib.Camera((0.0, 2.5, 4.0), 0.0, 0.5, 0.7)
+  placement = dataclasses.replace(scene.placements[0], x=0.0, z=0.0, scale=1.0)
+  return scene_lib.Scene(
+    placements=(placement,),
+    camera=camera,
+    light=dataclasses.replace(scene.light, **light),
+    background=dataclasses.replace(
+      scene.background, ground=grey, wall=grey, wall_distance=0.0
+    ),
+  )
+
+
+@pytest.mark.parametrize('resolution,size', [(96, (96, 64)), (224, (224, 149))])
+def test_size(resolution, size):
+  assert render.size_from_resolution(resolution) == size
+  with render.Renderer(*size) as renderer:
+    pixels = renderer.render(sample(0))
+  assert pixels.shape == (size[1], size[0], 3)
+  assert pixels.dtype == np.uint8
+  assert pixels.flags.c_contiguous
+
+
+def test_each_object_is_drawn_where_it_is_projected(renderer):
+  for seed in range(12):
+    scene = sample(seed)
+    boxes = scene_lib.project(scene, WIDTH / HEIGHT)
+    for index, box in enumerate(boxes):
+      rows, columns = np.nonzero(compute_silhouette(renderer, scene, index) > 8)
+      x0, y0, x1, y1 = np.array(box) * (WIDTH, HEIGHT, WIDTH, HEIGHT)
+      # Pixels that the object touches, and no others.
+      assert columns.min() >= math.floor(x0) - 1e-6
+      assert columns.max() + 1 <= math.ceil(x1) + 1e-6
+      assert rows.min() >= math.floor(y0) - 1e-6
+      assert rows.max() + 1 <= math.ceil(y1) + 1e-6
+      assert columns.max() + 1 - columns.min() > 0.3 * (x1 - x0)
+
+
+def test_left_object_is_left_in_the_pixels(renderer):
+  for seed in range(12):
+    scene = sample(seed)
+    left, right = (
+      np.nonzero(compute_silhouette(renderer, scene, index) > 8)[1]
+      for index in (0, 1)
+    )
+    assert left.mean() < right.mean()
+    assert left.max() <= right.min()
+
+
+def test_same_bytes_again_after_json_and_in_another_process(renderer):
+  scene = sample(1)
+  pixels = renderer.render(scene)
+  renderer.render(sample(2, (None,)))
+  np.testing.assert_array_equal(renderer.render(scene), pixels)
+  text = json.dumps(scene.to_json())
+  again = scene_lib.Scene.from_json(json.loads(text))
+  np.testing.assert_array_equal(renderer.render(again), pixels)
+  result = subprocess.run(
+    [sys.executable, '-c', RENDER_ONE],
+    input=text,
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+  assert result.stdout.strip() == hashlib.sha256(pixels).hexdigest()
+
+
+def test_single_object_leaves_nothing_of_the_scene_before(renderer):
+  alone = sample(3, (None,))
+  renderer.render(sample(4))
+  after = renderer.render(alone)
+  with render.Renderer(WIDTH, HEIGHT) as fresh:
+    np.testing.assert_array_equal(fresh.render(alone), after)
+
+
+def test_shadow_falls_away_from_the_light(renderer):
+  images = [
+    renderer.render(
+      make_plain_scene(azimuth=azimuth, elevation=0.7, colour=(1.0, 1.0, 1.0))
+    ).astype(int)[..., 1]
+    for azimuth in (math.pi / 2, -math.pi / 2)
+  ]
+  silhouette = compute_silhouette(renderer, make_plain_scene(), 0) > 0
+  difference = np.where(silhouette, 0, images[0] - images[1])
+  lit_from_right = np.nonzero(difference < -15)[1]
+  lit_from_left = np.nonzero(difference > 15)[1]
+  assert len(lit_from_right) > 20 and len(lit_from_left) > 20
+  middle = np.nonzero(silhouette)[1].mean()
+  assert lit_from_right.mean() < middle - 5
+  assert lit_from_left.mean() > middle + 5
+
+
+def test_lit_side_is_the_side_of_the_light(renderer):
+  scene = repaint(
+    make_plain_scene(azimuth=math.pi / 2, elevation=0.7), 0, 'red'
+  )
+  pixels = renderer.render(scene)[..., 0].astype(int)
+  mask = compute_silhouette(renderer, scene, 0) > 60
+  columns = np.nonzero(mask)[1]
+  middle = columns.mean()
+  right = pixels[mask][columns > middle + 3].mean()
+  left = pixels[mask][columns < middle - 3].mean()
+  assert right > left + 15
+
+
+def test_edges_are_smooth(renderer, monkeypatch):
+  def count_partly_covered(renderer):
+    change = compute_silhouette(renderer, make_plain_scene(), 0)
+    return int(((change > 5) & (change < 0.3 * change.max())).sum())
+
+  smooth = count_partly_covered(renderer)
+  monkeypatch.setattr(render, '_SAMPLES', 0)
+  with render.Renderer(WIDTH, HEIGHT) as rough:
+    assert smooth > count_partly_covered(rough) + 15
+
+
+@pytest.mark.parametrize(
+  'colour,hue',
+  [('red', (1, 0, 0)), ('green', (0, 1, 0)), ('blue', (0, 0, 1))],
+)
+def test_named_colour_looks_as_named(renderer, colour, hue):
+  scene = repaint(make_plain_scene(), 0, colour)
+  mask = compute_silhouette(renderer, scene, 0) > 90
+  mean = renderer.render(scene)[mask].mean(axis=0)
+  assert mean.argmax() == np.argmax(hue)
+  assert mean.max() > 2 * np.median(mean)
+
+
+def test_white_is_white_and_black_has_form(renderer):
+  white, black = (
+    renderer.render(
+      repaint(make_plain_scene(colour=(1.0, 1.0, 1.0)), 0, colour)
+    ).astype(int)
+    for colour in ('white', 'black')
+  )
+  mask = compute_silhouette(renderer, make_plain_scene(), 0) > 90
+  assert np.median(white[mask]) > 190
+  assert np.ptp(np.median(white[mask], axis=0)) < 6
+  assert np.median(black[mask]) < 80
+  assert np.ptp(black[mask]) > 40  # Highlight and rim.
+
+
+def test_second_colour_never_dominates(renderer):
+  # A red body with a green pattern: most of what is drawn stays red.
+  for pattern in ('two_tone', 'striped', 'checked', 'dotted'):
+    shares = []
+    for seed in range(8):
+      scene = sample(seed, ('barrel',))
+      obj = dataclasses.replace(
+        scene.placements[0].object,
+        colour='red',
+        second_colour='green',
+        pattern=pattern,
+      )
+      placement = dataclasses.replace(scene.placements[0], object=obj)
+      scene = dataclasses.replace(scene, placements=(placement,))
+      mask = compute_silhouette(renderer, scene, 0) > 90
+      pixels = renderer.render(scene)[mask].astype(int)
+      shares.append(np.mean(pixels[:, 1] > pixels[:, 0]))
+    assert 0.08 < np.mean(shares) < 0.48, pattern
+
+
+def test_mesh_larger_than_the_buffers(renderer, monkeypatch):
+  scene = sample(5)
+  expected = renderer.render(scene)
+  monkeypatch.setattr(render, '_BUFFER_BYTES', 64)
+  with render.Renderer(WIDTH, HEIGHT) as small:
+    np.testing.assert_array_equal(small.render(scene), expected)
+
+
+def test_closed_renderer_says_so():
+  renderer = render.Renderer(WIDTH, HEIGHT)
+  renderer.close()
+  renderer.close()
+  with pytest.raises(ValueError, match='closed'):
+    renderer.render(sample(0))
+
+
+def test_missing_driver_names_the_packages(monkeypatch):
+  def fail(**_):
+    raise Exception('libEGL.so\nnot loaded')
+
+  monkeypatch.setattr(moderngl, 'create_context', fail)
+  with pytest.raises(errors.DataError) as caught:
+    render.Renderer(WIDTH, HEIGHT)
+  message = str(caught.value)
+  assert '\n' not in message
+  for package in ('libegl1', 'libegl-mesa0', 'libgl1-mesa-dri'):
+    assert package in message
