@@ -41,6 +41,16 @@ def test_second_colour_of_two_tone_is_a_third_of_what_is_seen():
   assert made.two_tone_y == pytest.approx(1 - 0.272, abs=0.015)
 
 
+def test_table_top_keeps_one_colour():
+  # Nearly all one sees of a slab of height 0.05 is its level top: that stays,
+  # and the sides are set off.
+  mesh = make_tower()
+  flat = mesh.positions * np.float32([5, 0.05, 5])
+  made = geometry.make_geometry(dataclasses.replace(mesh, positions=flat))
+  assert made.two_tone_y < 0
+  assert 0.03 < -made.two_tone_y < 0.05
+
+
 def test_open_mesh_is_noticed():
   assert geometry.make_geometry(make_tower()).closed
   assert not geometry.make_geometry(make_tower(lid=False)).closed

@@ -15,6 +15,7 @@ PACKS: dict[str, AssetPack] = {PROCEDURAL.name: PROCEDURAL}
 _NUM_DIRECTIONS = 64
 _TWO_TONE_FRAC = 0.32
 _BASE_HEIGHT = 0.06
+_LEVEL = 0.004
 _MAX_LEAK_FRAC = 1e-3
 
 
@@ -54,7 +55,7 @@ class Geometry:
     body_low: lowest corner of the box around the patterned part [3].
     body_size: extents of that box [3].
     two_tone_y: height above which the second colour covers about a third of
-      what one sees of the body.
+      what one sees of the body; if negative, below which.
     base_radius: how far the part that touches the ground reaches out.
     closed: whether no back face can be seen, so that they need not be drawn.
   """
@@ -77,13 +78,25 @@ def _compute_two_tone_y(y: np.ndarray, seen: np.ndarray) -> float:
   Args:
     y: heights of each triangle's corners [F, 3].
     seen: how much of each triangle one sees [F].
+
+  Returns:
+    The height. It is negative if that part lies below and not above: a table's
+    top cannot be cut by height, but what is under it can be set off.
   """
   # A tall triangle lies at many heights: spread its area over three of them.
   heights = ((4 * y + y.sum(axis=1, keepdims=True)) / 7).ravel()
-  order = heights.argsort()[::-1]
+  order = heights.argsort()
+  heights = heights[order]
   cumulated = seen.repeat(3)[order].cumsum()
-  index = cumulated.searchsorted(_TWO_TONE_FRAC * cumulated[-1])
-  return float(heights[order[min(index, len(order) - 1)]])
+  wanted = _TWO_TONE_FRAC * cumulated[-1]
+  index = cumulated.searchsorted(cumulated[-1] - wanted)
+  # A level face at the height itself stays on the larger side.
+  cut = float(heights[min(index, len(heights) - 1)]) + _LEVEL
+  above = cumulated[-1] - cumulated[heights.searchsorted(cut) - 1]
+  if above > 0.4 * wanted:
+    return cut
+  index = cumulated.searchsorted(wanted)
+  return -max(float(heights[min(index, len(heights) - 1)]) - _LEVEL, _LEVEL)
 
 
 def _compute_crosses(corners: np.ndarray) -> np.ndarray:

@@ -2,7 +2,8 @@
 layout(std140) uniform Thing {
   mat4 model;
   vec4 first;      // named colour, w: pattern
-  vec4 second;     // second colour, w: height from which a two-tone has it
+  vec4 second;     // second colour, w: height above which a two-tone has
+                   // it, or below which if negative
   vec4 body_low;   // w: frequency of the pattern
   vec4 body_size;  // w: phase of the pattern
 };
@@ -24,8 +25,8 @@ float compute_pattern() {
   vec3 point = local - body_low.xyz - 0.5 * body_size.xyz;
   float phase = body_size.w;
   if (first.w == 1.0) {
-    float y = second.w - local.y;
-    return clamp(0.5 - y / max(fwidth(local.y), 1e-4), 0.0, 1.0);
+    float y = sign(second.w) * (local.y - abs(second.w));
+    return clamp(0.5 + y / max(fwidth(local.y), 1e-4), 0.0, 1.0);
   }
   if (first.w == 2.0) {
     // Slanted, so that no side of a box and no table top is left without.

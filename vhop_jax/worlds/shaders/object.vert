@@ -1,7 +1,8 @@
 layout(std140) uniform Thing {
   mat4 model;
   vec4 first;      // named colour, w: pattern
-  vec4 second;     // second colour, w: height from which a two-tone has it
+  vec4 second;     // second colour, w: height above which a two-tone has
+                   // it, or below which if negative
   vec4 body_low;   // w: frequency of the pattern
   vec4 body_size;  // w: phase of the pattern
 };
