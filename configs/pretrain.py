@@ -1,6 +1,6 @@
 r"""Pretrains the tiny embedding model on endless rendered pairs.
 
-  python -m vhop_jax.main --config=configs/pretrain.py \
+python -m vhop_jax.main --config=configs/pretrain.py \
       --workdir=runs/pretrain
 """
 
@@ -13,9 +13,9 @@ def get_config(arg=None):
   config = ml_collections.ConfigDict()
   config.stage = 'pretrain'
   config.seed = 0
-  config.steps = 2400
+  config.steps = 1350
   # Updates of the vision tower alone, before the texts join.
-  config.tower_steps = 1500
+  config.tower_steps = 600
 
   config.model = ml_collections.ConfigDict()
   config.model.template = 'tiny'

@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 
 from vhop_jax.models import sequence as sequence_lib
-from vhop_jax.worlds.assets import procedural
 from vhop_jax.worlds import objects as objects_lib
-from vhop_jax.worlds import prompt
-from vhop_jax.worlds import render_pool
+from vhop_jax.worlds import prompt, render_pool
 from vhop_jax.worlds import scene as scene_lib
+from vhop_jax.worlds.assets import procedural
 
 SIDES = ('left', 'right')
 _FEW_TYPES = 3

@@ -152,9 +152,7 @@ def _find_equals(
     links = graph.valid_links(world.spec, hop, source, carried)
     targets = {link.target_id for link in links} - seen - {gold}
     equals.append(tuple(sorted(offset + world.index(t) for t in targets)))
-    carried = next(
-      link.other.uid for link in links if link.target_id == gold
-    )
+    carried = next(link.other.uid for link in links if link.target_id == gold)
     source = gold
     seen.add(gold)
   return tuple(equals)
@@ -199,9 +197,7 @@ def make_batches(
     .repeat()
     .batch(batch_size, drop_remainder=True, batch_fn=join)
   )
-  return iter(
-    dataset.to_iter_dataset(grain.ReadOptions(num_threads=threads))
-  )
+  return iter(dataset.to_iter_dataset(grain.ReadOptions(num_threads=threads)))
 
 
 def _join(
@@ -227,7 +223,7 @@ def _join(
   for row, route in enumerate(batch):
     for hop, others in enumerate(route.equals):
       equal_mask[row, hop, [place[i] for i in others]] = True
-  queries: Int[ndarray, 'B'] = np.array([r.query_image for r in batch])
+  queries: Int[ndarray, B] = np.array([r.query_image for r in batch])
   return {
     **sequence_lib.to_batch(
       'prefix',

@@ -10,8 +10,8 @@ import dataclasses
 
 import numpy as np
 
+from vhop_jax.evaluate import scores as scores_lib
 from vhop_jax.index import gallery as gallery_lib
-from vhop_jax.index import search
 from vhop_jax.models import pretrained as pretrained_lib
 from vhop_jax.worlds import prompt
 from vhop_jax.worlds import world as world_lib
@@ -42,9 +42,7 @@ class ToldHop:
   excluded: tuple[int, ...]
 
 
-def find_carried_side(
-  image: world_lib.ImageRecord, uid: str
-) -> str | None:
+def find_carried_side(image: world_lib.ImageRecord, uid: str) -> str | None:
   """Returns where an object stands in an image; None where it is alone."""
   if len(image.objects) == 1:
     return None
@@ -116,7 +114,7 @@ def compute_told_ranks(
   for row, told in enumerate(hops):
     candidates[row, list(told.excluded)] = False
   targets = np.array([told.target for told in hops])
-  ranks = search.compute_ranks(scores, targets, candidates)
+  ranks = scores_lib.compute_ranks(scores, targets, candidates)
   numbers = np.array([told.hop for told in hops])
   return {int(h): ranks[numbers == h] for h in np.unique(numbers)}
 
@@ -131,5 +129,3 @@ def compute_told_recall(
     for h, values in ranks.items()
     for k in KS
   }
-
-

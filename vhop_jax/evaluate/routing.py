@@ -206,5 +206,3 @@ def measure(
       for k in (1, 2)
     },
   }
-
-

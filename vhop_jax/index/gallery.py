@@ -127,5 +127,3 @@ def load_gallery(
   return make_gallery(
     model, world_lib.load_world(folder), world_lib.read_pixels(folder)
   )
-
-

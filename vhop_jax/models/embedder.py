@@ -55,7 +55,7 @@ class TextEncoder(nn.Module):
 
   config: decoder_lib.DecoderConfig
 
-  def setup(self):
+  def setup(self) -> None:
     """Declares the decoder."""
     self.decoder = decoder_lib.Decoder(self.config)
 
@@ -100,7 +100,7 @@ class Embedder(nn.Module):
 
   config: EmbedderConfig
 
-  def setup(self):
+  def setup(self) -> None:
     """Declares tower and text encoder."""
     self.tower = vision_conv.ConvTower(self.config.tower)
     self.text = TextEncoder(self.config.decoder)

@@ -12,11 +12,10 @@ import jax.numpy as jnp
 from vhop_jax import errors
 from vhop_jax.models import decoder as decoder_lib
 from vhop_jax.models import embedder as embedder_lib
-from vhop_jax.models import parameter_file
+from vhop_jax.models import parameter_file, vision_conv
 from vhop_jax.models import router as router_lib
 from vhop_jax.models import sequence as sequence_lib
 from vhop_jax.models import tokenizer as tokenizer_lib
-from vhop_jax.models import vision_conv
 from vhop_jax.typing import Params
 
 CHECKPOINTS = pathlib.Path(__file__).parent.parent / 'checkpoints'

@@ -192,11 +192,12 @@ class Router(nn.Module):
     cache = decoder_lib.make_cache(
       self.config, prefix.tokens.shape[0], max_length
     )
-    hidden, cache = self.state(prefix, query_visual, cache)
+    hidden, filled = self.state(prefix, query_visual, cache)
+    assert filled is not None
     last = embedder_lib.find_last(jnp.asarray(prefix.mask))
     return Context(
       state=embedder_lib.take_rows(hidden, last[:, None])[:, 0],
-      cache=cache,
+      cache=filled,
       position=find_next_position(prefix.positions, prefix.mask),
     )
 
@@ -221,6 +222,7 @@ class Router(nn.Module):
       positions=rows.positions + context.position[:, None, None]
     )
     hidden, cache = self.state(rows, visual, context.cache)
+    assert cache is not None
     step = find_next_position(segment.positions, segment.mask)[0]
     return Context(
       state=hidden[:, -1], cache=cache, position=context.position + step
@@ -235,7 +237,7 @@ class Router(nn.Module):
     selected_visual: Float[Array, 'B T M D'],
     gallery_visual: Float[Array, 'N M D'],
   ) -> Float[Array, 'B T+1 N']:
-    """Returns the selection logits of whole trajectories, candidates unmasked."""
+    """Returns the selection logits of whole trajectories, none masked."""
     states = self.encode_states(prefix, segment, query_visual, selected_visual)
     queries, scale = self.make_queries(states)
     gallery = self.embed_gallery(documents, gallery_visual)

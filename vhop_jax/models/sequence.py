@@ -4,7 +4,8 @@ Runs on the host, in NumPy. A sequence names where each visual token goes;
 the pixels' features join on the device.
 """
 
-from collections.abc import Mapping, Sequence as SequenceOf
+from collections.abc import Mapping
+from collections.abc import Sequence as SequenceOf
 import dataclasses
 import re
 from typing import Any
@@ -18,6 +19,9 @@ from vhop_jax.models import tokenizer as tokenizer_lib
 from vhop_jax.typing import Bool, Int
 
 TEXT = -1  # In `visual_index`: this slot holds a text token.
+
+# Tokens, positions [3, S] and visual index of one row or of a part of it.
+_Part = tuple[list[int], np.ndarray, list[int]]
 
 _IMAGE_SLOT = '{image}'
 _INSTRUCTION_SLOT = '{instruction}'
@@ -34,10 +38,10 @@ class Sequence:
     visual_index: which visual token of the row's own stands here, or TEXT.
   """
 
-  tokens: Int[np.ndarray, 'B S']
-  positions: Int[np.ndarray, 'B 3 S']
-  mask: Bool[np.ndarray, 'B S']
-  visual_index: Int[np.ndarray, 'B S']
+  tokens: Int[Any, 'B S']
+  positions: Int[Any, 'B 3 S']
+  mask: Bool[Any, 'B S']
+  visual_index: Int[Any, 'B S']
 
 
 def to_batch(name: str, sequence: Sequence) -> dict[str, np.ndarray]:
@@ -84,10 +88,10 @@ TEMPLATES = {
     query='<|im_start|>system\n{instruction}<|im_end|>\n<|im_start|>user\n'
     '<|vision_start|>{image}<|vision_end|><|im_end|>\n'
     '<|im_start|>assistant\n<|endoftext|>',
-    document='<|im_start|>system\nRepresent the user\'s input.<|im_end|>\n'
+    document="<|im_start|>system\nRepresent the user's input.<|im_end|>\n"
     '<|im_start|>user\n<|vision_start|>{image}<|vision_end|><|im_end|>\n'
     '<|im_start|>assistant\n<|endoftext|>',
-    text='<|im_start|>system\nRepresent the user\'s input.<|im_end|>\n'
+    text="<|im_start|>system\nRepresent the user's input.<|im_end|>\n"
     '<|im_start|>user\n{instruction}<|im_end|>\n'
     '<|im_start|>assistant\n<|endoftext|>',
     punctuate=True,
@@ -136,8 +140,9 @@ class SequenceMaker:
     self.tokenizer = tokenizer
     self.grid = grid
     self.num_visual = grid[0] * grid[1]
-    self._image_id = tokenizer.token_to_id(tokenizer_lib.IMAGE)
-    self.pad_id = tokenizer.token_to_id(tokenizer_lib.PAD)
+    vocabulary = tokenizer.get_vocab()
+    self._image_id = vocabulary[tokenizer_lib.IMAGE]
+    self.pad_id = vocabulary[tokenizer_lib.PAD]
 
   def queries(
     self,
@@ -182,7 +187,7 @@ class SequenceMaker:
   def _clean(self, text: str) -> str:
     return add_punctuation(text) if self.template.punctuate else text.strip()
 
-  def _image_row(self, start: int, first_visual: int):
+  def _image_row(self, start: int, first_visual: int) -> _Part:
     rows, columns = np.meshgrid(
       np.arange(self.grid[0]), np.arange(self.grid[1]), indexing='ij'
     )
@@ -192,12 +197,13 @@ class SequenceMaker:
     index = first_visual + np.arange(self.num_visual)
     return [self._image_id] * self.num_visual, positions, list(index)
 
-  def _row(self, template: str, instruction: str, images: int):
+  def _row(self, template: str, instruction: str, images: int) -> _Part:
     """Returns one row's tokens, positions [3, S] and visual index."""
     # The slots are filled piece by piece: an instruction that contains the
     # text '{image}' stays text.
     pieces = re.split(r'({image}|{instruction})', template)
-    parts, position, visual = [], 0, 0
+    parts: list[_Part] = []
+    position, visual = 0, 0
     for piece in pieces:
       if piece == _IMAGE_SLOT:
         for _ in range(images):
@@ -212,7 +218,7 @@ class SequenceMaker:
       position += len(ids)
     return _join(parts)
 
-  def _stack(self, rows, length: int | None) -> Sequence:
+  def _stack(self, rows: SequenceOf[_Part], length: int | None) -> Sequence:
     longest = max(len(tokens) for tokens, _, _ in rows)
     length = longest if length is None else length
     if longest > length:
@@ -236,7 +242,7 @@ class SequenceMaker:
     )
 
 
-def _join(parts):
+def _join(parts: SequenceOf[_Part]) -> _Part:
   return (
     [token for tokens, _, _ in parts for token in tokens],
     np.concatenate([positions for _, positions, _ in parts], axis=1),

@@ -14,8 +14,7 @@ from vhop_jax.evaluate import hops
 from vhop_jax.index import gallery as gallery_lib
 from vhop_jax.losses import contrastive
 from vhop_jax.models import embedder as embedder_lib
-from vhop_jax.models import parameter_file
-from vhop_jax.models import pretrained
+from vhop_jax.models import parameter_file, pretrained
 from vhop_jax.models import sequence as sequence_lib
 from vhop_jax.train import loop
 from vhop_jax.train import state as state_lib
@@ -44,7 +43,7 @@ class PretrainHeads(nn.Module):
   def __call__(
     self, visual: Float[Array, 'N M D']
   ) -> tuple[Float[Array, 'N M F'], list[Float[Array, 'N M K']], Array, Array]:
-    """Returns object embeddings, label logits, and both inverse temperatures."""
+    """Returns object embeddings, label logits and inverse temperatures."""
     scales = jnp.exp(
       jnp.minimum(
         jnp.stack([self.object_scale, self.query_scale]), _MAX_LOG_SCALE
@@ -124,12 +123,16 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     objects, logits, object_scale, query_scale = heads.apply(
       {'params': params['heads']}, visual
     )
-    object_loss, object_r1 = compute_object_loss(objects, batch['object'], object_scale)
+    object_loss, object_r1 = compute_object_loss(
+      objects, batch['object'], object_scale
+    )
     attribute_loss = sum(
       contrastive.cross_entropy(
-        head.reshape(-1, head.shape[-1]), batch['attributes'][..., i].reshape(-1)
+        head.reshape(-1, head.shape[-1]), labels.reshape(-1)
       ).mean()
-      for i, head in enumerate(logits)
+      for head, labels in zip(
+        logits, jnp.moveaxis(batch['attributes'], -1, 0), strict=True
+      )
     )
 
     def compute_text_losses() -> dict[str, Array]:
@@ -193,9 +196,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
   try:
     params = loop.train(
-      state_lib.Stage(
-        init=init, loss=loss, batches=batches, evaluate=evaluate
-      ),
+      state_lib.Stage(init=init, loss=loss, batches=batches, evaluate=evaluate),
       steps=config.steps,
       seed=config.seed,
       optimizer=config.optimizer.to_dict(),

@@ -1,6 +1,6 @@
 """Stage 1: supervised fine-tuning on gold chains, selection only."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 import pathlib
 from typing import Any
 
@@ -155,50 +155,60 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
       model.replace_params(params), dev, steps=config.evaluate_decisions
     )
 
+  settings = {
+    **config.to_dict(),
+    'embedder': embedder.fingerprint,
+    'worlds': [str(path) for path in worlds],
+  }
   params = model.params
-  for phase, steps in zip(
-    _PHASES, (config.warmup_steps, config.joint_steps), strict=True
-  ):
-    if not steps:
-      continue
-    print(
-      f'{phase}: {steps} updates, the gallery side is'
-      f' {"frozen" if phase == "warmup" else "trained too"}',
-      flush=True,
-    )
-    params = loop.train(
-      state_lib.Stage(
-        init=lambda rng, params=params: params,
-        loss=_make_loss(model, **_loss_settings(config)),
-        batches=routes_lib.make_batches(
-          routes, embedder.maker, seed=config.seed, **config.data
-        ),
-        evaluate=evaluate,
-        trainable=lambda path, phase=phase: (
-          phase == 'joint' or path[0] != 'gallery'
-        ),
-      ),
-      steps=steps,
-      seed=config.seed,
-      optimizer=config[f'{phase}_optimizer'].to_dict(),
-      log_every=config.log_every,
-      checkpoint_every=config.checkpoint_every,
-      evaluate_every=config.evaluate_every,
-      workdir=folder / phase,
-      mesh=config.mesh.to_dict(),
-      config={
-        **config.to_dict(),
-        'embedder': embedder.fingerprint,
-        'worlds': [str(path) for path in worlds],
-      },
-      best_metric=config.best_metric or None,
-    )
-    params = jax.device_get(params)
+  for phase in _PHASES:
+    if config[f'{phase}_steps']:
+      params = _train_phase(
+        phase, config, settings, folder, params, model, routes, evaluate
+      )
   path = folder / RESULT_FILE
   pretrained.save_router(
     path, model.replace_params(params), training=config.to_dict()
   )
   print(f'wrote the router to {path}')
+
+
+def _train_phase(
+  phase: str,
+  config: ml_collections.ConfigDict,
+  settings: Mapping[str, Any],
+  folder: pathlib.Path,
+  params: Params,
+  model: pretrained.RouterModel,
+  routes: routes_lib.RouteSet,
+  evaluate: Callable[[Params], dict[str, float]],
+) -> Params:
+  """Trains one phase, from `params` on; returns what it ends with."""
+  frozen = 'gallery' if phase == 'warmup' else None
+  steps = config[f'{phase}_steps']
+  print(f'{phase}: {steps} updates, frozen: {frozen}', flush=True)
+  trained = loop.train(
+    state_lib.Stage(
+      init=lambda rng: params,
+      loss=_make_loss(model, **_loss_settings(config)),
+      batches=routes_lib.make_batches(
+        routes, model.embedder.maker, seed=config.seed, **config.data
+      ),
+      evaluate=evaluate,
+      trainable=lambda path: path[0] != frozen,
+    ),
+    steps=steps,
+    seed=config.seed,
+    optimizer=config[f'{phase}_optimizer'].to_dict(),
+    log_every=config.log_every,
+    checkpoint_every=config.checkpoint_every,
+    evaluate_every=config.evaluate_every,
+    workdir=folder / phase,
+    mesh=config.mesh.to_dict(),
+    config=settings,
+    best_metric=config.best_metric or None,
+  )
+  return jax.device_get(trained)
 
 
 def _loss_settings(config: ml_collections.ConfigDict) -> dict[str, Any]:
