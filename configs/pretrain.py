@@ -58,7 +58,7 @@ def get_config(arg=None):
     vague_frac=0.12,
     partial_frac=0.12,
     max_query_tokens=32,
-    max_caption_tokens=24,
+    max_caption_tokens=28,
   )
   config.workers = 1
 
