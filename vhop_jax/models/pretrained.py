@@ -6,6 +6,7 @@ import os
 import pathlib
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
@@ -167,7 +168,9 @@ def make_router(
   )
   select = router_lib.SelectHead(inverse_temperature)
   size = embedder.module.config.decoder.hidden_size
-  head = select.init(jax.random.key(0), jnp.zeros((1, size)))['params']
+  head = nn.meta.unbox(
+    select.init(jax.random.key(0), jnp.zeros((1, size)))['params']
+  )
   return RouterModel(
     module=module,
     params={
