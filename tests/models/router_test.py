@@ -1,10 +1,13 @@
 """Tests that the router reads the same sequence in both of its ways."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from vhop_jax import errors
 from vhop_jax.env import rollout
 from vhop_jax.models import pretrained
 
@@ -75,6 +78,23 @@ def encode(router, prefix, query, selected):
     jnp.asarray(selected),
     method='encode_states',
   )
+
+
+def test_a_saved_router_loads_for_its_own_embedder_only(
+  embedder, router, tmp_path
+):
+  path = tmp_path / 'router.safetensors'
+  pretrained.save_router(path, router, training={})
+  loaded = pretrained.load_router(path, embedder)
+  same = jax.tree.map(
+    lambda a, b: np.shape(a) == np.shape(b) and np.array_equal(a, b),
+    loaded.params,
+    router.params,
+  )
+  assert all(jax.tree.leaves(same))
+  other = dataclasses.replace(embedder, fingerprint='0' * 64)
+  with pytest.raises(errors.DataError, match='another embedding model'):
+    pretrained.load_router(path, other)
 
 
 def test_untrained_router_is_the_embedding_model(embedder, visual):

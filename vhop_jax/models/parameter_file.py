@@ -31,7 +31,8 @@ def save_params(
   path = Path(path)
   path.parent.mkdir(parents=True, exist_ok=True)
   arrays = {
-    name: np.ascontiguousarray(jax.device_get(leaf))
+    # Not `ascontiguousarray`, which gives a scalar an axis.
+    name: np.asarray(jax.device_get(leaf), order='C')
     for name, leaf in traverse_util.flatten_dict(
       nn.meta.unbox(params), sep='/'
     ).items()
