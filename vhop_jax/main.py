@@ -37,8 +37,13 @@ def parse(argv: Sequence[str]) -> tuple[ml_collections.ConfigDict, str]:
     config = values.config
     # A file that did not load says so when it is first used.
     stage = config and config.stage
-  except (flags.Error, AttributeError, KeyError) as error:
-    raise errors.UsageError(f'in the command: {error.args[0]}') from error
+  except (AttributeError, KeyError) as error:
+    text = f'the config has no setting {error.args[0]} (see its file)'
+    raise errors.UsageError(text) from error
+  except flags.Error as error:
+    # What a config file raises comes with a traceback; its end says it all.
+    reason = str(error).strip().splitlines()[-1]
+    raise errors.UsageError(f'in the command: {reason}') from error
   except (OSError, ImportError, SyntaxError) as error:
     reason = str(error).splitlines()[-1].strip()
     raise errors.UsageError(f'--config does not load: {reason}') from error

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from vhop_jax import errors
 from vhop_jax.models import sequence as sequence_lib
 from vhop_jax.worlds import objects as objects_lib
 from vhop_jax.worlds import prompt, render_pool
@@ -63,6 +64,22 @@ class PairSpec:
   partial_frac: float
   max_query_tokens: int
   max_caption_tokens: int
+
+  def __post_init__(self) -> None:
+    if self.group_size % 2:
+      raise errors.UsageError(
+        f'data.group_size={self.group_size} must be even: objects are pictured'
+        ' in pairs'
+      )
+    if self.views < 2:
+      raise errors.UsageError(
+        f'data.views={self.views} must be at least 2: a query leads to another'
+        ' picture of its object'
+      )
+    if self.singles > self.group_size:
+      raise errors.UsageError(
+        f'data.singles={self.singles} exceeds data.group_size={self.group_size}'
+      )
 
 
 @dataclasses.dataclass(frozen=True)

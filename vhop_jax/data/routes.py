@@ -13,7 +13,7 @@ from vhop_jax import errors
 from vhop_jax.index import gallery as gallery_lib
 from vhop_jax.models import pretrained as pretrained_lib
 from vhop_jax.models import sequence as sequence_lib
-from vhop_jax.typing import Float, Int, ndarray
+from vhop_jax.typing import Float, ndarray
 from vhop_jax.worlds import link_graph as link_graph_lib
 from vhop_jax.worlds import world as world_lib
 
@@ -69,7 +69,8 @@ def load_routes(
     cache: folder for the visual tokens of each world.
 
   Raises:
-    DataError: a world is missing or damaged, or the worlds do not fit.
+    DataError: a world is missing or damaged, the worlds do not fit, or they
+      have no query.
   """
   routes: list[Route] = []
   parts: list[np.ndarray] = []
@@ -89,6 +90,11 @@ def load_routes(
       f'read world {number + 1}/{len(folders)} {folder}: {offset} images,'
       f' {len(routes)} routes so far',
       flush=True,
+    )
+  if not routes:
+    raise errors.DataError(
+      f'the worlds {", ".join(map(str, folders))} have no query: build larger'
+      ' ones'
     )
   return RouteSet(tuple(routes), np.concatenate(parts))
 
@@ -223,7 +229,7 @@ def _join(
   for row, route in enumerate(batch):
     for hop, others in enumerate(route.equals):
       equal_mask[row, hop, [place[i] for i in others]] = True
-  queries: Int[ndarray, B] = np.array([r.query_image for r in batch])
+  queries = np.array([r.query_image for r in batch])
   return {
     **sequence_lib.to_batch(
       'prefix',

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from vhop_jax import errors
 from vhop_jax.models import router as router_lib
 from vhop_jax.models import sequence as sequence_lib
 from vhop_jax.typing import Array, Bool, Float, Int, Params
@@ -51,7 +52,15 @@ def select_greedily(
     gallery_visual: visual tokens of the gallery.
     gallery: embeddings of the gallery, of length 1.
     steps: T, decisions.
+
+  Raises:
+    UsageError: there are fewer candidates than decisions.
   """
+  if steps >= len(gallery):
+    raise errors.UsageError(
+      f'{steps} decisions are too many for a gallery of {len(gallery)} images:'
+      ' take fewer, or a larger world'
+    )
   gallery_visual, gallery = jnp.asarray(gallery_visual), jnp.asarray(gallery)
   variables = {'params': params}
   rows = jnp.arange(query_index.shape[0])

@@ -12,6 +12,7 @@ from vhop_jax.env import rollout as rollout_lib
 from vhop_jax.evaluate import scores as scores_lib
 from vhop_jax.index import gallery as gallery_lib
 from vhop_jax.models import pretrained as pretrained_lib
+from vhop_jax.models import router as router_lib
 from vhop_jax.models import sequence as sequence_lib
 from vhop_jax.typing import Float, Int, Params, ndarray
 from vhop_jax.worlds import world as world_lib
@@ -38,21 +39,21 @@ def load_gallery_source(
 def check_other_world(
   folder: str | os.PathLike[str], held_out: str | os.PathLike[str]
 ) -> None:
-  """Refuses to train on a world of the seed that is kept for measuring.
+  """Refuses to train on the objects that are kept for measuring.
 
   `vhop worlds disjoint` compares the objects themselves.
 
   Raises:
-    DataError: both worlds have the same seed.
+    DataError: both worlds were drawn alike.
   """
-  seeds = [
-    world_lib.read_spec(world_lib.read_header(path)).seed
+  keys = [
+    world_lib.read_spec(world_lib.read_header(path)).key
     for path in (folder, held_out)
   ]
-  if seeds[0] == seeds[1]:
+  if keys[0] == keys[1]:
     raise errors.DataError(
-      f'{folder} and {held_out} have the same seed {seeds[0]}: they share'
-      ' objects; train on worlds of other seeds'
+      f'{folder} and {held_out} share objects, both are {keys[0]}: train on'
+      ' worlds of other seeds'
     )
 
 
@@ -156,7 +157,7 @@ def compute_teacher_forced_ranks(
 
 
 def _score_chains_eager(
-  module: pretrained_lib.router_lib.Router,
+  module: router_lib.Router,
   params: Params,
   prefix: sequence_lib.Sequence,
   segment: sequence_lib.Sequence,

@@ -112,7 +112,13 @@ def load_embedder(name: str | os.PathLike[str]) -> Pretrained:
       f'{path} holds no embedding model: give a file that pretraining wrote'
     )
   settings = metadata['model']
-  shapes = jax.eval_shape(lambda: init_params(settings, jax.random.key(0)))
+  try:
+    shapes = jax.eval_shape(lambda: init_params(settings, jax.random.key(0)))
+  except (KeyError, TypeError, errors.UsageError) as error:
+    raise errors.DataError(
+      f'{path} describes a model that this version cannot make ({error}): use'
+      ' the version that wrote it, or train it anew'
+    ) from error
   parameter_file.check_shapes(params, shapes, path)
   return make_pretrained(settings, params)
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence as SequenceOf
 import dataclasses
 import re
 from typing import Any
+import unicodedata
 
 import flax
 import numpy as np
@@ -24,6 +25,8 @@ TEXT = -1  # In `visual_index`: this slot holds a text token.
 _Part = tuple[list[int], np.ndarray, list[int]]
 
 _IMAGE_SLOT = '{image}'
+# What is repeated when a row has several images.
+_IMAGE = f'{tokenizer_lib.VISION_START}{_IMAGE_SLOT}{tokenizer_lib.VISION_END}'
 _INSTRUCTION_SLOT = '{instruction}'
 
 
@@ -72,13 +75,13 @@ class Template:
     query: with the slots {instruction} and {image}.
     document: with the slot {image}.
     text: with the slot {instruction}.
-    punctuate: whether a text without final punctuation gets a '.'.
+    punctuate_texts: whether a text gets a final '.', as instructions do.
   """
 
   query: str
   document: str
   text: str
-  punctuate: bool
+  punctuate_texts: bool
 
 
 # The chat template of Qwen3-VL-Embedding, and a short one for `tiny`, which
@@ -94,22 +97,26 @@ TEMPLATES = {
     text="<|im_start|>system\nRepresent the user's input.<|im_end|>\n"
     '<|im_start|>user\n{instruction}<|im_end|>\n'
     '<|im_start|>assistant\n<|endoftext|>',
-    punctuate=True,
+    punctuate_texts=False,
   ),
   'tiny': Template(
     query='{instruction}<|im_end|><|vision_start|>{image}<|vision_end|>'
     '<|endoftext|>',
     document='<|vision_start|>{image}<|vision_end|><|endoftext|>',
     text='{instruction}<|im_end|><|endoftext|>',
-    punctuate=True,
+    punctuate_texts=True,
   ),
 }
 
 
 def add_punctuation(text: str) -> str:
-  """Ends an instruction with '.' unless a punctuation mark ends it."""
+  """Ends an instruction with '.' unless a punctuation mark ends it.
+
+  Qwen3-VL-Embedding's rule: Unicode says what a punctuation mark is.
+  """
   text = text.strip()
-  return text if re.search(r'[^\w\s]$', text) else text + '.'
+  is_ended = text and unicodedata.category(text[-1]).startswith('P')
+  return text if is_ended else text + '.'
 
 
 class SequenceMaker:
@@ -159,7 +166,7 @@ class SequenceMaker:
       length: S; None takes the longest row's.
     """
     rows = [
-      self._row(self.template.query, self._clean(text), images)
+      self._row(self.template.query, add_punctuation(text), images)
       for text in instructions
     ]
     return self._stack(rows, length)
@@ -172,7 +179,9 @@ class SequenceMaker:
     self, texts: SequenceOf[str], *, length: int | None = None
   ) -> Sequence:
     """Lays out one text a row."""
-    rows = [self._row(self.template.text, self._clean(t), 0) for t in texts]
+    if self.template.punctuate_texts:
+      texts = [add_punctuation(text) for text in texts]
+    rows = [self._row(self.template.text, text, 0) for text in texts]
     return self._stack(rows, length)
 
   def segments(self, count: int) -> Sequence:
@@ -183,9 +192,6 @@ class SequenceMaker:
     image = self._image_row(0, 0)
     end = ([self.pad_id], np.full((3, 1), max(self.grid)), [TEXT])
     return self._stack([_join([image, end])] * count, None)
-
-  def _clean(self, text: str) -> str:
-    return add_punctuation(text) if self.template.punctuate else text.strip()
 
   def _image_row(self, start: int, first_visual: int) -> _Part:
     rows, columns = np.meshgrid(
@@ -201,15 +207,15 @@ class SequenceMaker:
     """Returns one row's tokens, positions [3, S] and visual index."""
     # The slots are filled piece by piece: an instruction that contains the
     # text '{image}' stays text.
+    template = template.replace(_IMAGE, _IMAGE * images)
     pieces = re.split(r'({image}|{instruction})', template)
     parts: list[_Part] = []
     position, visual = 0, 0
     for piece in pieces:
       if piece == _IMAGE_SLOT:
-        for _ in range(images):
-          parts.append(self._image_row(position, visual))
-          position += max(self.grid)
-          visual += self.num_visual
+        parts.append(self._image_row(position, visual))
+        position += max(self.grid)
+        visual += self.num_visual
         continue
       text = instruction if piece == _INSTRUCTION_SLOT else piece
       ids = self.tokenizer.encode(text, add_special_tokens=False).ids
@@ -223,8 +229,8 @@ class SequenceMaker:
     length = longest if length is None else length
     if longest > length:
       raise errors.UsageError(
-        f'a text of {longest} tokens exceeds max_text_tokens={length}: shorten'
-        ' the instruction or raise the limit'
+        f'a sequence of {longest} tokens exceeds the limit of {length}: shorten'
+        ' the text or raise the setting data.max_..._tokens'
       )
     count = len(rows)
     tokens = np.full((count, length), self.pad_id, np.int32)

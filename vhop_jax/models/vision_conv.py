@@ -11,6 +11,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from vhop_jax import errors
 from vhop_jax.typing import Array, Float, UInt8, typed
 
 _LAYER_NORM_EPS = 1e-6
@@ -40,6 +41,26 @@ class ConvTowerConfig:
   num_heads: int
   num_tokens: int
   output_size: int
+
+  def __post_init__(self) -> None:
+    if len(self.channels) != len(self.blocks):
+      raise errors.UsageError(
+        f'model.tower.channels={self.channels} and model.tower.blocks={self.blocks} must'
+        ' be as many: one of each for a stage'
+      )
+    # A side is cut into patches and then halved between the stages.
+    step = self.patch_px * 2 ** (len(self.channels) - 1)
+    if self.width_px % step or self.height_px % step:
+      raise errors.UsageError(
+        f'model.tower.width_px={self.width_px} and model.tower.height_px={self.height_px}'
+        f' must be multiples of {step}, the pixels of a position after'
+        f' {len(self.channels)} stages of patches of {self.patch_px}'
+      )
+    if self.channels[-1] % self.num_heads:
+      raise errors.UsageError(
+        f'model.tower.num_heads={self.num_heads} must divide the last of'
+        f' model.tower.channels={self.channels}'
+      )
 
 
 def space_to_depth(

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import ml_collections
 
+from vhop_jax import errors
 from vhop_jax.data import pairs
 from vhop_jax.evaluate import hops
 from vhop_jax.index import gallery as gallery_lib
@@ -19,9 +20,11 @@ from vhop_jax.models import sequence as sequence_lib
 from vhop_jax.train import loop
 from vhop_jax.train import state as state_lib
 from vhop_jax.typing import Array, Float, Int, Params, typed
+from vhop_jax.worlds import render
 from vhop_jax.worlds import world as world_lib
 
 RESULT_FILE = 'embedder.safetensors'
+TOKENS_PER_IMAGE = 2  # Token m learns to show object m.
 _MAX_LOG_SCALE = 4.6  # ln 100, CLIP's bound on the inverse temperature.
 
 
@@ -86,9 +89,30 @@ def compute_object_loss(
   return loss, recall
 
 
+def _check_tower(tower: Mapping[str, Any], resolution: int) -> None:
+  """Refuses a vision tower that cannot learn from the pictures."""
+  if tower['num_tokens'] != TOKENS_PER_IMAGE:
+    raise errors.UsageError(
+      f'model.tower.num_tokens={tower["num_tokens"]}: pretraining needs'
+      f' {TOKENS_PER_IMAGE}, one for each pictured object'
+    )
+  size = render.size_from_resolution(resolution)
+  if (tower['width_px'], tower['height_px']) != size:
+    raise errors.UsageError(
+      f'data.resolution={resolution} makes pictures of {size[0]} x {size[1]},'
+      f' model.tower reads {tower["width_px"]} x {tower["height_px"]}: change'
+      ' one of them'
+    )
+
+
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Trains and writes `workdir/embedder.safetensors`."""
+  """Trains and writes `workdir/embedder.safetensors`.
+
+  Raises:
+    UsageError: the model does not fit the data.
+  """
   settings = config.model.to_dict()
+  _check_tower(settings['tower'], config.data.resolution)
   module = pretrained.make_module(settings)
   maker = pretrained.make_maker(settings)
   heads = PretrainHeads(

@@ -1,6 +1,7 @@
 """Stage 1: supervised fine-tuning on gold chains, selection only."""
 
 from collections.abc import Callable, Mapping
+import glob
 import pathlib
 from typing import Any
 
@@ -140,7 +141,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   model = pretrained.make_router(
     embedder, inverse_temperature=1 / config.loss.temperature
   )
-  worlds = sorted(pathlib.Path().glob(config.worlds))
+  worlds = sorted(glob.glob(config.worlds))
   if not worlds:
     raise errors.DataError(
       f'no world matches worlds={config.worlds}: build some, or change it'
@@ -158,7 +159,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   settings = {
     **config.to_dict(),
     'embedder': embedder.fingerprint,
-    'worlds': [str(path) for path in worlds],
+    'worlds': worlds,
   }
   params = model.params
   for phase in _PHASES:
