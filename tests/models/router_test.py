@@ -1,179 +1,270 @@
-"""Tests that the router reads the same sequence in both of its ways."""
-
-import dataclasses
+"""Tests that the router reads the same sequence in each of its ways."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.models import quick
 from vhop_jax import errors
 from vhop_jax.env import rollout
 from vhop_jax.models import pretrained
+from vhop_jax.models import sequence as sequence_lib
 
-SETTINGS = {
-  'template': 'tiny',
-  'tower': {
-    'width_px': 24,
-    'height_px': 16,
-    'patch_px': 4,
-    'channels': [8, 16],
-    'blocks': [0, 1],
-    'num_heads': 2,
-    'num_tokens': 2,
-    'output_size': 32,
-  },
-  'decoder': {
-    'vocab_size': 320,
-    'hidden_size': 32,
-    'num_layers': 2,
-    'num_heads': 4,
-    'num_kv_heads': 2,
-    'head_dim': 8,
-    'mlp_size': 48,
-    'rope_theta': 1e4,
-    'mrope_section': [2, 1, 1],
-    'rms_norm_eps': 1e-6,
-    'remat': 'none',
-    'scan_unroll': 1,
-  },
-}
+pytestmark = pytest.mark.usefixtures('quick_compile')
+
 TEXTS = ['Find the photo.', 'Find the photo where this object stands alone']
-
-
-@pytest.fixture(scope='module')
-def embedder():
-  """Returns a random embedding model."""
-  import flax.linen as nn
-
-  params = pretrained.init_params(SETTINGS, jax.random.key(0))
-  return pretrained.make_pretrained(SETTINGS, nn.meta.unbox(params))
-
-
-@pytest.fixture(scope='module')
-def router(embedder):
-  """Returns a router whose two sides and head all differ."""
-  made = pretrained.make_router(embedder, inverse_temperature=20.0)
-  keys = iter(jax.random.split(jax.random.key(1), 100))
-  return made.replace_params(
-    jax.tree.map(
-      lambda x: x + 0.1 * jax.random.normal(next(keys), x.shape), made.params
-    )
-  )
+WIDTH, IMAGES, STEPS = 32, 7, 6
 
 
 @pytest.fixture(scope='module')
 def visual():
   """Returns the visual tokens of seven images."""
-  return np.random.default_rng(0).normal(size=(7, 2, 32)).astype(np.float32)
+  rng = np.random.default_rng(0)
+  return rng.normal(size=(IMAGES, 2, WIDTH)).astype(np.float32)
 
 
-def encode(router, prefix, query, selected):
-  """Returns the states of whole trajectories."""
-  return router.module.apply(
-    {'params': router.params},
-    jax.tree.map(jnp.asarray, prefix),
-    router.embedder.maker.segments(1),
-    jnp.asarray(query),
-    jnp.asarray(selected),
-    method='encode_states',
-  )
-
-
-def test_a_saved_router_loads_for_its_own_embedder_only(
-  embedder, router, tmp_path
-):
-  path = tmp_path / 'router.safetensors'
-  pretrained.save_router(path, router, training={})
-  loaded = pretrained.load_router(path, embedder)
-  same = jax.tree.map(
-    lambda a, b: np.shape(a) == np.shape(b) and np.array_equal(a, b),
-    loaded.params,
-    router.params,
-  )
-  assert all(jax.tree.leaves(same))
-  other = dataclasses.replace(embedder, fingerprint='0' * 64)
-  with pytest.raises(errors.DataError, match='another embedding model'):
-    pretrained.load_router(path, other)
-
-
-def test_untrained_router_is_the_embedding_model(embedder, visual):
-  made = pretrained.make_router(embedder, inverse_temperature=20.0)
+@pytest.fixture(scope='module')
+def prefix(embedder):
+  """Returns two prefixes, the first of them padded."""
   prefix = embedder.maker.queries(TEXTS)
-  states = encode(made, prefix, visual[:2], np.zeros((2, 0, 2, 32)))
-  queries, _ = made.module.apply(
-    {'params': made.params}, states, method='make_queries'
-  )
-  expected = embedder.module.apply(
-    {'params': embedder.params},
-    jax.tree.map(jnp.asarray, prefix),
-    jnp.asarray(visual[:2]),
-    method='embed',
-  )
-  np.testing.assert_allclose(queries[:, 0], expected, atol=1e-5)
+  assert len(set(prefix.mask.sum(axis=1))) == 2
+  return prefix
 
 
-def test_cached_reading_equals_the_parallel_pass(router, visual):
-  prefix = router.embedder.maker.queries(TEXTS)
-  assert len(set(prefix.mask.sum(axis=1))) == 2  # One row is padded.
-  selected = visual[np.array([[2, 3, 4], [5, 6, 2]])]
-  states = encode(router, prefix, visual[:2], selected)
+@pytest.fixture(scope='module')
+def apply(embedder):
+  """Returns Router.apply of any method, compiled."""
+  module = pretrained.make_router(embedder, inverse_temperature=20.0).module
+  compiled = {}
+
+  def apply(params, *args, method, **static):
+    key = (method, *static.items())
+    if key not in compiled:
+      compiled[key] = quick.jit(
+        lambda params, *args: module.apply(
+          {'params': params}, *args, method=method, **static
+        )
+      )
+    return compiled[key](params, *args)
+
+  return apply
+
+
+@pytest.fixture(scope='module')
+def read_anew(embedder, router):
+  """Returns a function from one row's images to its state, read from the start.
+
+  The sequence is laid out by hand and padded on the right only, and the
+  embedding model reads it.
+  """
+  length = 40
+  params = {
+    'tower': embedder.params['tower'],
+    'text': router.params['state'],
+  }
+  embed = quick.jit(
+    lambda sequence, visual: embedder.module.apply(
+      {'params': params}, sequence, visual, method='embed'
+    )
+  )
+  vocabulary = embedder.maker.tokenizer.get_vocab()
+  image, state = vocabulary['<|image_pad|>'], vocabulary['<|endoftext|>']
+
+  def read(text, query_visual, selected_visual):
+    row = embedder.maker.queries([text])
+    tokens = row.tokens[0].tolist()
+    positions = row.positions[0].T.tolist()
+    index = row.visual_index[0].tolist()
+    for number in range(len(selected_visual)):
+      start = max(map(max, positions)) + 1
+      tokens += [image, image, state]
+      positions += [[start] * 3, [start, start, start + 1], [start + 2] * 3]
+      index += [2 * number + 2, 2 * number + 3, -1]
+    size = len(tokens)
+    visual = np.zeros((1, 2 * IMAGES, WIDTH), np.float32)
+    seen = np.concatenate([query_visual[None], selected_visual])
+    visual[0, : 2 * len(seen)] = seen.reshape(-1, WIDTH)
+    pad = length - size
+    sequence = sequence_lib.Sequence(
+      tokens=np.int32([tokens + [0] * pad]),
+      positions=np.int32([positions + [[0] * 3] * pad]).transpose(0, 2, 1),
+      mask=np.array([[True] * size + [False] * pad]),
+      visual_index=np.int32([index + [-1] * pad]),
+    )
+    return np.asarray(embed(sequence, visual)[0])
+
+  return read
+
+
+def make_gallery():
+  gallery = np.random.default_rng(1).normal(size=(IMAGES, WIDTH))
+  gallery /= np.linalg.norm(gallery, axis=1, keepdims=True)
+  return gallery.astype(np.float32)
+
+
+def normalize(x):
+  return x / np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+def encode(apply, router, prefix, query, selected):
+  """Returns the states of whole trajectories."""
   segment = router.embedder.maker.segments(1)
-  variables = {'params': router.params}
-  context = router.module.apply(
-    variables,
-    jax.tree.map(jnp.asarray, prefix),
-    jnp.asarray(visual[:2]),
-    max_length=prefix.tokens.shape[1] + 3 * segment.tokens.shape[1],
+  return np.asarray(
+    apply(
+      router.params, prefix, segment, query, selected, method='encode_states'
+    )
+  )
+
+
+def test_untrained_router_is_the_embedding_model(
+  embedder, apply, prefix, visual
+):
+  made = pretrained.make_router(embedder, inverse_temperature=20.0)
+  states = encode(
+    apply, made, prefix, visual[:2], visual[2:6].reshape(2, 2, 2, -1)
+  )
+  queries, scale = apply(made.params, states, method='make_queries')
+  embed = quick.jit(
+    lambda *args: embedder.module.apply(
+      {'params': embedder.params}, *args, method='embed'
+    )
+  )
+  expected = embed(prefix, visual[:2])
+  np.testing.assert_allclose(queries[:, 0], expected, atol=1e-5)
+  np.testing.assert_allclose(scale, 20.0, rtol=1e-5)
+  documents = embedder.maker.documents(IMAGES)
+  np.testing.assert_allclose(
+    apply(made.params, documents, visual, method='embed_gallery'),
+    embed(documents, visual),
+    atol=1e-5,
+  )
+
+
+def test_parallel_pass_is_each_sequence_read_anew(
+  apply, router, prefix, visual, read_anew
+):
+  chosen = np.array([[2, 3, 4], [5, 6, 2]])
+  states = encode(apply, router, prefix, visual[:2], visual[chosen])
+  assert states.shape == (2, 4, WIDTH)
+  for row in range(2):
+    for t in range(4):
+      expected = read_anew(TEXTS[row], visual[row], visual[chosen[row, :t]])
+      np.testing.assert_allclose(normalize(states[row, t]), expected, atol=1e-4)
+
+
+def test_cached_reading_equals_the_parallel_pass(apply, router, prefix, visual):
+  selected = visual[np.array([[2, 3, 4], [5, 6, 2]])]
+  states = encode(apply, router, prefix, visual[:2], selected)
+  segment = router.embedder.maker.segments(1)
+  context = apply(
+    router.params,
+    prefix,
+    visual[:2],
     method='start',
+    max_length=prefix.tokens.shape[1] + 3 * segment.tokens.shape[1],
   )
   np.testing.assert_allclose(context.state, states[:, 0], atol=1e-4)
   for t in range(3):
-    context = router.module.apply(
-      variables, context, segment, jnp.asarray(selected[:, t]), method='advance'
+    context = apply(
+      router.params, context, segment, selected[:, t], method='advance'
     )
     np.testing.assert_allclose(context.state, states[:, t + 1], atol=1e-4)
 
 
-def test_a_row_does_not_depend_on_its_batch(router, visual):
+def test_a_row_does_not_depend_on_its_batch(apply, router, prefix, visual):
   selected = visual[np.array([[2, 3], [5, 6]])]
-  maker = router.embedder.maker
-  both = encode(router, maker.queries(TEXTS), visual[:2], selected)
-  alone = encode(router, maker.queries(TEXTS[:1]), visual[:1], selected[:1])
-  np.testing.assert_allclose(both[:1], alone, atol=1e-5)
+  both = encode(apply, router, prefix, visual[:2], selected)
+  for row in range(2):
+    alone = router.embedder.maker.queries([TEXTS[row]])
+    rows = slice(row, row + 1)
+    np.testing.assert_allclose(
+      both[rows],
+      encode(apply, router, alone, visual[rows], selected[rows]),
+      atol=1e-5,
+    )
 
 
-def test_greedy_scan_equals_a_loop_that_reads_all_anew(router, visual):
-  maker = router.embedder.maker
-  prefix = maker.queries(TEXTS)
-  gallery = np.random.default_rng(1).normal(size=(7, 32)).astype(np.float32)
-  gallery /= np.linalg.norm(gallery, axis=1, keepdims=True)
-  start = np.array([1, 4])
-  result = rollout.select_greedily(
+def test_state_does_not_see_what_is_selected_later(
+  apply, router, prefix, visual
+):
+  first = encode(apply, router, prefix, visual[:2], visual[[[2, 3], [5, 6]]])
+  other = encode(apply, router, prefix, visual[:2], visual[[[2, 4], [5, 4]]])
+  np.testing.assert_array_equal(first[:, :2], other[:, :2])
+  assert (first[:, 2] != other[:, 2]).any(axis=1).all()
+
+
+def select(router, prefix, start, visual, gallery, *, steps=STEPS):
+  return rollout.select_greedily(
     router.module,
     router.params,
     prefix,
-    maker.segments(1),
+    router.embedder.maker.segments(1),
     start,
     visual,
     gallery,
-    steps=5,
+    steps=steps,
   )
+
+
+def test_greedy_scan_equals_a_loop_that_reads_all_anew(
+  router, prefix, visual, read_anew
+):
+  gallery = make_gallery()
+  start = np.array([1, 4])
+  result = select(router, prefix, start, visual, gallery)
+  assert result.selected.shape == (2, STEPS)
+  kernel = np.asarray(router.params['select']['kernel'])
   for row in range(2):
-    chosen: list[int] = []
-    for t in range(5):
-      states = encode(
-        router,
-        jax.tree.map(lambda x, row=row: x[row : row + 1], prefix),
-        visual[start[row]][None],
-        visual[np.array(chosen, int)][None],
-      )
-      query = np.asarray(states[0, t]) @ np.asarray(
-        router.params['select']['kernel']
-      )
-      scores = gallery @ query / np.linalg.norm(query)
+    chosen = []
+    for t in range(STEPS):
+      state = read_anew(TEXTS[row], visual[start[row]], visual[chosen])
+      scores = gallery @ normalize(state @ kernel)
       scores[[start[row], *chosen]] = -np.inf
       chosen.append(int(scores.argmax()))
       np.testing.assert_allclose(result.scores[row, t], scores.max(), atol=1e-4)
     assert chosen == result.selected[row].tolist()
-    assert len({start[row], *chosen}) == 6
+
+
+def test_no_image_is_selected_twice_nor_the_query_image(router, prefix, visual):
+  # All images look alike to every state, so only the mask tells them apart.
+  gallery = np.tile(make_gallery()[:1], (IMAGES, 1))
+  result = select(router, prefix, np.array([0, 3]), visual, gallery)
+  assert sorted(result.selected[0].tolist()) == [1, 2, 3, 4, 5, 6]
+  assert sorted(result.selected[1].tolist()) == [0, 1, 2, 4, 5, 6]
+
+
+def test_more_decisions_than_candidates_are_refused(router, prefix, visual):
+  with pytest.raises(errors.UsageError, match='7 decisions'):
+    select(router, prefix, np.array([0, 3]), visual, make_gallery(), steps=7)
+
+
+def test_call_is_states_against_the_gallery(apply, router, prefix, visual):
+  maker = router.embedder.maker
+  selected = visual[np.array([[2, 3], [5, 6]])]
+  documents = maker.documents(IMAGES)
+  logits = apply(
+    router.params,
+    prefix,
+    maker.segments(1),
+    documents,
+    visual[:2],
+    selected,
+    visual,
+    method='__call__',
+  )
+  states = encode(apply, router, prefix, visual[:2], selected)
+  gallery = apply(router.params, documents, visual, method='embed_gallery')
+  queries = normalize(states @ np.asarray(router.params['select']['kernel']))
+  scale = np.exp(router.params['select']['log_scale'])
+  np.testing.assert_allclose(
+    logits, scale * (queries @ np.asarray(gallery).T), rtol=1e-3, atol=1e-4
+  )
+
+
+def test_temperature_stays_above_a_hundredth(router, apply):
+  params = jax.tree.map(jnp.asarray, router.params)
+  params['select']['log_scale'] = jnp.asarray(9.0)
+  states = jnp.ones((1, WIDTH))
+  _, scale = apply(params, states, method='make_queries')
+  np.testing.assert_allclose(scale, 100.0, rtol=0.01)

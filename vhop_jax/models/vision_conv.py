@@ -45,16 +45,16 @@ class ConvTowerConfig:
   def __post_init__(self) -> None:
     if len(self.channels) != len(self.blocks):
       raise errors.UsageError(
-        f'model.tower.channels={self.channels} and model.tower.blocks={self.blocks} must'
+        f'model.tower.channels={self.channels} and .blocks={self.blocks} must'
         ' be as many: one of each for a stage'
       )
     # A side is cut into patches and then halved between the stages.
     step = self.patch_px * 2 ** (len(self.channels) - 1)
     if self.width_px % step or self.height_px % step:
       raise errors.UsageError(
-        f'model.tower.width_px={self.width_px} and model.tower.height_px={self.height_px}'
-        f' must be multiples of {step}, the pixels of a position after'
-        f' {len(self.channels)} stages of patches of {self.patch_px}'
+        f'model.tower.width_px={self.width_px} and .height_px={self.height_px}'
+        f' must be multiples of {step}: of patch_px={self.patch_px}, doubled'
+        ' after each stage but the last'
       )
     if self.channels[-1] % self.num_heads:
       raise errors.UsageError(

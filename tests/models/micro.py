@@ -1,0 +1,58 @@
+"""Makes models that are large enough to test with."""
+
+import flax.linen as nn
+import jax
+import numpy as np
+
+from tests.models import quick
+from vhop_jax.models import pretrained
+
+SETTINGS = {
+  'template': 'tiny',
+  'tower': {
+    'width_px': 24,
+    'height_px': 16,
+    'patch_px': 4,
+    'channels': [8, 16],
+    'blocks': [0, 1],
+    'num_heads': 2,
+    'num_tokens': 2,
+    'output_size': 32,
+  },
+  'decoder': {
+    'vocab_size': 320,
+    'hidden_size': 32,
+    'num_layers': 2,
+    'num_heads': 4,
+    'num_kv_heads': 2,
+    'head_dim': 8,
+    'mlp_size': 48,
+    'rope_theta': 1e4,
+    'mrope_section': [2, 1, 1],
+    'rms_norm_eps': 1e-6,
+    'remat': 'none',
+    'scan_unroll': 1,
+  },
+}
+
+
+def make_embedder(seed=0, settings=SETTINGS):
+  """Returns a random embedding model, its parameters as NumPy arrays."""
+  params = quick.jit(lambda rng: pretrained.init_params(settings, rng))(
+    jax.random.key(seed)
+  )
+  return pretrained.make_pretrained(
+    settings, jax.device_get(nn.meta.unbox(params))
+  )
+
+
+def make_router(embedder, *, noise=0.1):
+  """Returns a router whose sides and head differ from the embedder's."""
+  made = pretrained.make_router(embedder, inverse_temperature=20.0)
+  rng = np.random.default_rng(1)
+  return made.replace_params(
+    jax.tree.map(
+      lambda x: np.float32(x + noise * rng.normal(size=np.shape(x))),
+      made.params,
+    )
+  )
