@@ -36,13 +36,13 @@ SETTINGS = {
 }
 
 
-def make_embedder(seed=0, settings=SETTINGS):
+def make_embedder():
   """Returns a random embedding model, its parameters as NumPy arrays."""
-  params = quick.jit(lambda rng: pretrained.init_params(settings, rng))(
-    jax.random.key(seed)
+  params = quick.jit(lambda rng: pretrained.init_params(SETTINGS, rng))(
+    jax.random.key(0)
   )
   return pretrained.make_pretrained(
-    settings, jax.device_get(nn.meta.unbox(params))
+    SETTINGS, jax.device_get(nn.meta.unbox(params))
   )
 
 
