@@ -47,3 +47,52 @@ def test_recall_looks_at_candidates_only():
   positives = jnp.array([[False, True, False], [False, False, True]])
   candidates = jnp.array([[False, True, True], [True, True, True]])
   assert contrastive.compute_recall(scores, positives, candidates) == 0.5
+
+
+def test_equally_right_targets_do_not_push_each_other():
+  positives = jnp.array([[False, True, False, True]])
+
+  def loss(scores):
+    return contrastive.info_nce(scores, positives, EVERYTHING).sum()
+
+  gradient = jax.grad(loss)(SCORES)
+  assert (gradient[0, jnp.array([1, 3])] < 0).all()
+  # Raising one right target leaves the pull on the other as it was.
+  other = jax.grad(loss)(SCORES.at[0, 1].add(3.0))
+  np.testing.assert_allclose(other[0, 3], gradient[0, 3], rtol=1e-5)
+
+
+def test_row_without_a_right_target_says_nothing():
+  nothing = jnp.zeros((1, 4), bool)
+
+  def loss(scores):
+    return contrastive.info_nce(scores, nothing, EVERYTHING).sum()
+
+  value, gradient = jax.value_and_grad(loss)(SCORES)
+  assert value == 0
+  assert not gradient.any()
+  # Nor does one without anything to push away.
+  positive = jnp.array([[True, False, False, False]])
+  assert contrastive.info_nce(SCORES, positive, positive)[0] == 0
+
+
+def test_right_target_need_not_be_a_candidate():
+  # Negatives 1 + 3 = 4; the target's own score is 2: -log(2/6).
+  positives = jnp.array([[False, True, False, False]])
+  candidates = jnp.array([[True, False, True, False]])
+  loss = contrastive.info_nce(SCORES, positives, candidates)
+  np.testing.assert_allclose(loss, [np.log(3.0)], rtol=1e-5)
+
+
+def test_best_right_target_sets_the_margin_and_none_masks_another():
+  similarities = jnp.array([[0.5, 0.8, 0.85, 0.95], [0.1, 0.2, 0.3, 0.4]])
+  positives = jnp.array([[True, True, False, False], [False] * 4])
+  keep = contrastive.make_false_negative_mask(
+    similarities, positives, margin=0.1
+  )
+  assert keep.tolist() == [[True, True, True, False], [False] * 4]
+
+
+def test_cross_entropy_by_hand():
+  loss = contrastive.cross_entropy(SCORES[:, :3], jnp.array([2]))
+  np.testing.assert_allclose(loss, [np.log(2.0)], rtol=1e-5)

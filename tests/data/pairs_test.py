@@ -1,0 +1,308 @@
+"""Tests the batches of pretraining by reading their texts back."""
+
+import collections
+import dataclasses
+import hashlib
+
+import numpy as np
+import pytest
+
+from vhop_jax import errors
+from vhop_jax.data import pairs
+from vhop_jax.models import sequence as sequence_lib
+from vhop_jax.models import tokenizer as tokenizer_lib
+from vhop_jax.worlds import objects as objects_lib
+
+SPEC = pairs.PairSpec(
+  seed=5,
+  resolution=24,
+  groups=2,
+  window=2,
+  repeats=2,
+  group_size=6,
+  views=3,
+  singles=2,
+  queries=25,
+  captions=12,
+  hard_frac=0.5,
+  vague_frac=0.2,
+  partial_frac=0.3,
+  max_query_tokens=36,
+  max_caption_tokens=30,
+)
+PICTURES = 3 * 3 + 2
+
+
+@pytest.fixture(scope='module')
+def maker():
+  return sequence_lib.SequenceMaker(
+    tokenizer_lib.load_tokenizer(), template='tiny', grid=(1, 2)
+  )
+
+
+@pytest.fixture(scope='module')
+def groups():
+  return [pairs.make_group((SPEC, number)) for number in range(4)]
+
+
+@pytest.fixture(scope='module')
+def make_batches(maker):
+  def make(spec=SPEC):
+    return pairs.PairBatches(spec, maker, workers=0)
+
+  return make
+
+
+@pytest.fixture(scope='module')
+def eight(make_batches):
+  """Returns the batches of two windows."""
+  batches = make_batches()
+  return [next(batches) for _ in range(8)]
+
+
+def make_batch(groups, maker, spec=SPEC, seed=0):
+  return pairs.make_batch(spec, np.random.default_rng(seed), groups, maker)
+
+
+def assert_equal(a, b):
+  assert a.keys() == b.keys()
+  for name in a:
+    np.testing.assert_array_equal(a[name], b[name])
+
+
+def read_texts(maker, batch, name):
+  """Returns the words of each text, without the template's tokens."""
+  names = {i: word for word, i in maker.tokenizer.get_vocab().items()}
+  texts = []
+  for row in batch[f'{name}/tokens']:
+    words = [names[int(i)] for i in row]
+    texts.append(words[: words.index('<|im_end|>')])
+  return texts
+
+
+def list_pictures(groups):
+  """Returns the objects of each picture of a batch, left to right."""
+  return [
+    [group.things[m] for m in members]
+    for group in groups
+    for members in group.members
+  ]
+
+
+def parse_query(words):
+  """Returns side, relation and colour of a single-hop instruction."""
+  text = ' '.join(words)
+  side = None
+  for name in ('left', 'right'):
+    if f'the object on the {name}' in text:
+      side = name
+      text = text.replace(f'the object on the {name}', '')
+  relations = [r for r in ('left', 'right') if f'{r} of' in text]
+  colours = [word for word in text.split() if word in objects_lib.COLOURS]
+  assert len(relations) < 2
+  assert len(colours) < 2
+  return side, (relations or [None])[0], (colours or [None])[0]
+
+
+def test_queries_positives_are_what_their_words_say(groups, maker):
+  batch = make_batch(groups[:2], maker)
+  pictures = list_pictures(groups[:2])
+  assert len(pictures) == 2 * PICTURES
+  kinds = collections.Counter()
+  for words, source, positive in zip(
+    read_texts(maker, batch, 'query'),
+    batch['query_source'],
+    batch['query_positive'],
+    strict=True,
+  ):
+    side, relation, colour = parse_query(words)
+    shown = pictures[source]
+    assert (side is None) == (len(shown) == 1)
+    carried = shown[-1 if side == 'right' else 0]
+    expected = []
+    for i, objects in enumerate(pictures):
+      place = (
+        [o.uid for o in objects].index(carried.uid)
+        if (carried in objects and len(objects) == 2 and i != source)
+        else None
+      )
+      expected.append(
+        place is not None
+        and relation in (None, ('left', 'right')[place])
+        and colour in (None, objects[1 - place].colour)
+      )
+    assert positive.tolist() == expected
+    assert positive.any()
+    kinds[relation is not None, colour is not None] += 1
+  # Precise, vague, and both kinds of partial queries are there.
+  assert len(kinds) == 4
+
+
+def test_captions_positives_are_what_their_words_say(groups, maker):
+  batch = make_batch(groups[:2], maker)
+  pictures = list_pictures(groups[:2])
+
+  def name(thing):
+    pattern = '' if thing.pattern == 'plain' else f'{thing.pattern} '
+    words = f'{thing.colour} {pattern}{thing.type}'.replace(
+      'two_tone', 'two - tone'
+    )
+    return words.replace('_', ' ')
+
+  sizes = set()
+  for words, positive in zip(
+    read_texts(maker, batch, 'caption'), batch['caption_positive'], strict=True
+  ):
+    text = ' '.join(words).removesuffix(' .').removeprefix('a photo of ')
+    if ' left of ' in text:
+      parts = text.split(' left of ')
+    elif ' right of ' in text:
+      parts = text.replace(' to the right of ', ' right of ')
+      parts = parts.split(' right of ')[::-1]
+    else:
+      parts = [text]
+    parts = [part.split(' ', 1)[1] for part in parts]  # Without the article.
+    expected = [[name(o) for o in objects] == parts for objects in pictures]
+    assert positive.tolist() == expected
+    assert any(expected)
+    sizes.add(len(parts))
+  assert sizes == {1, 2}
+
+
+def test_each_token_is_labelled_with_its_object(groups, maker):
+  batch = make_batch(groups[:2], maker)
+  pictures = list_pictures(groups[:2])
+  numbers = {}
+  for objects, row, labels in zip(
+    pictures, batch['object'], batch['attributes'], strict=True
+  ):
+    both = objects if len(objects) == 2 else objects * 2
+    for thing, number, label in zip(both, row, labels, strict=True):
+      assert numbers.setdefault(thing.uid, number) == number
+      assert tuple(label) == pairs.compute_labels(thing)
+  assert len(set(numbers.values())) == len(numbers) == 12
+  thing = pictures[0][0]
+  _, colour, second, pattern = pairs.compute_labels(thing)
+  assert list(objects_lib.COLOURS)[colour] == thing.colour
+  assert list(objects_lib.COLOURS)[second] == thing.second_colour
+  assert objects_lib.PATTERNS[pattern] == thing.pattern
+  for label, count in zip(
+    batch['attributes'].max(axis=(0, 1)), pairs.count_labels(), strict=True
+  ):
+    assert label < count
+
+
+def test_every_object_is_seen_in_each_view(groups):
+  for group in groups:
+    assert len(group.members) == len(group.pixels) == PICTURES
+    seen = collections.Counter(m for row in group.members for m in row)
+    assert set(seen) == set(range(6))
+    assert set(seen.values()) <= {3, 4}
+    for view in range(3):
+      rows = group.members[3 * view : 3 * view + 3]
+      assert sorted(m for row in rows for m in row) == list(range(6))
+    assert [len(row) for row in group.members[9:]] == [1, 1]
+    assert group.pixels.shape[1:] == (16, 24, 3)
+
+
+def test_objects_belong_to_no_world(groups):
+  uids = [thing.uid for group in groups for thing in group.things]
+  assert len(set(uids)) == len(uids)
+  assert all(uid.startswith('pretrain-5/') for uid in uids)
+  other = pairs.make_group((dataclasses.replace(SPEC, seed=6), 0))
+  assert [o.shape for o in other.things] != [o.shape for o in groups[0].things]
+
+
+def test_hard_groups_share_few_types_or_colours():
+  spec = dataclasses.replace(
+    SPEC, hard_frac=1.0, group_size=12, views=2, singles=0
+  )
+  few = collections.Counter()
+  for number in range(6):
+    things = pairs._sample_objects(spec, np.random.default_rng(number), number)
+    types = {thing.type for thing in things}
+    colours = {thing.colour for thing in things}
+    assert len(types) <= 3 or len(colours) <= 2
+    few['types' if len(types) <= 3 else 'colours'] += 1
+  assert len(few) == 2
+
+
+def test_shares_of_vague_and_partial_queries_are_kept(groups, maker):
+  for vague, partial, wanted in (
+    (1.0, 0.0, {(False, False)}),
+    (0.0, 1.0, {(True, False), (False, True)}),
+    (0.0, 0.0, {(True, True)}),
+  ):
+    spec = dataclasses.replace(SPEC, vague_frac=vague, partial_frac=partial)
+    batch = make_batch(groups[:1], maker, spec)
+    found = {
+      (relation is not None, colour is not None)
+      for _, relation, colour in map(
+        parse_query, read_texts(maker, batch, 'query')
+      )
+    }
+    assert found == wanted
+
+
+def test_same_spec_gives_the_same_batches(make_batches, eight):
+  batches = make_batches()
+  for i, batch in enumerate(eight):
+    assert batches.get_state() == {'next': i}
+    assert_equal(next(batches), batch)
+  shapes = {name: array.shape for name, array in eight[0].items()}
+  assert shapes['pixels'] == (2 * PICTURES, 16, 24, 3)
+  assert shapes['query/tokens'] == (25, 36)
+  assert shapes['caption/tokens'] == (12, 30)
+  assert shapes['query_positive'] == (25, 2 * PICTURES)
+
+
+@pytest.mark.parametrize('start', [1, 2, 3, 4, 7])
+def test_restored_position_gives_the_same_batches(make_batches, eight, start):
+  # In the first window, in its repetition, and in the second window.
+  batches = make_batches()
+  batches.set_state({'next': start})
+  for batch in eight[start : start + 2]:
+    assert_equal(next(batches), batch)
+
+
+def test_position_may_go_back(make_batches, eight):
+  batches = make_batches()
+  for _ in range(5):
+    next(batches)
+  batches.set_state({'next': 1})
+  assert_equal(next(batches), eight[1])
+
+
+def test_repeats_show_the_same_pictures_in_other_company(eight):
+  def digest(batch):
+    return frozenset(
+      hashlib.sha256(p.tobytes()).hexdigest() for p in batch['pixels']
+    )
+
+  sets = [digest(batch) for batch in eight]
+  # A window is two batches, gone through twice.
+  assert sets[0] | sets[1] == sets[2] | sets[3]
+  assert not (sets[0] | sets[1]) & (sets[4] | sets[5])
+  # By chance a window may be cut alike again, but not both.
+  assert {*sets[:2]} != {*sets[2:4]} or {*sets[4:6]} != {*sets[6:]}
+  texts = [batch['query/tokens'].tolist() for batch in eight]
+  assert all(texts[i] != texts[j] for i in range(8) for j in range(i))
+
+
+@pytest.mark.parametrize(
+  ('change', 'words'),
+  [
+    ({'group_size': 7}, 'group_size=7 must be even'),
+    ({'views': 1}, 'views=1'),
+    ({'singles': 7}, 'singles=7'),
+  ],
+)
+def test_groups_that_cannot_be_drawn_are_usage_errors(change, words):
+  with pytest.raises(errors.UsageError, match=words):
+    dataclasses.replace(SPEC, **change)
+
+
+def test_text_beyond_the_limit_is_a_usage_error(groups, maker):
+  spec = dataclasses.replace(SPEC, max_caption_tokens=5)
+  with pytest.raises(errors.UsageError, match='limit of 5'):
+    make_batch(groups[:1], maker, spec)
