@@ -13,9 +13,9 @@ def get_config(arg=None):
   config = ml_collections.ConfigDict()
   config.stage = 'pretrain'
   config.seed = 0
-  config.steps = 1350
+  config.steps = 2700
   # Updates of the vision tower alone, before the texts join.
-  config.tower_steps = 600
+  config.tower_steps = 500
 
   config.model = ml_collections.ConfigDict()
   config.model.template = 'tiny'
@@ -46,18 +46,20 @@ def get_config(arg=None):
 
   config.data = dict(
     resolution=96,
-    groups=6,
+    groups=5,
     window=16,
     repeats=3,
     group_size=16,
-    views=3,
+    views=4,
     singles=4,
     queries=112,
     captions=16,
     hard_frac=0.5,
+    swap_frac=0.4,
+    alone_frac=0.33,
     vague_frac=0.12,
     partial_frac=0.12,
-    max_query_tokens=32,
+    max_query_tokens=28,
     max_caption_tokens=28,
   )
   config.workers = 1

@@ -35,8 +35,14 @@ def get_config(arg=None):
     batch_size=64,
     family_size=10,
     max_text_tokens=64,
+    # Beyond the paper: every route in ever new words, and half of them
+    # replaced by other walks through the same family.
+    reword=True,
+    walk_frac=0.5,
     threads=2,
   )
+  if arg == 'paper':
+    config.data.update(reword=False, walk_frac=0.0)
   config.loss = dict(
     temperature=0.05,
     equals='ignored',

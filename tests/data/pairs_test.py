@@ -25,6 +25,8 @@ SPEC = pairs.PairSpec(
   queries=25,
   captions=12,
   hard_frac=0.5,
+  swap_frac=0.4,
+  alone_frac=0.33,
   vague_frac=0.2,
   partial_frac=0.3,
   max_query_tokens=36,
@@ -215,7 +217,7 @@ def test_objects_belong_to_no_world(groups):
 
 def test_hard_groups_share_few_types_or_colours():
   spec = dataclasses.replace(
-    SPEC, hard_frac=1.0, group_size=12, views=2, singles=0
+    SPEC, hard_frac=1.0, group_size=12, views=2, singles=0, alone_frac=0
   )
   few = collections.Counter()
   for number in range(6):
@@ -225,6 +227,33 @@ def test_hard_groups_share_few_types_or_colours():
     assert len(types) <= 3 or len(colours) <= 2
     few['types' if len(types) <= 3 else 'colours'] += 1
   assert len(few) == 2
+
+
+def test_swapped_views_exchange_the_sides():
+  def list_views(swap_frac):
+    spec = dataclasses.replace(SPEC, swap_frac=swap_frac)
+    members = pairs._sample_members(spec, np.random.default_rng(0))
+    return [members[3 * view : 3 * view + 3] for view in range(3)]
+
+  first, second, third = list_views(1.0)
+  assert first == third
+  assert second == [row[::-1] for row in first]
+  first, second, third = list_views(0.0)
+  assert len({frozenset(map(frozenset, v)) for v in (first, second, third)}) > 1
+
+
+@pytest.mark.parametrize(('alone_frac', 'count'), [(0, 0), (0.4, 10), (1, 25)])
+def test_share_of_queries_from_objects_alone_is_kept(
+  groups, maker, alone_frac, count
+):
+  spec = dataclasses.replace(SPEC, alone_frac=alone_frac)
+  batch = make_batch(groups[:2], maker, spec)
+  pictures = list_pictures(groups[:2])
+  sources = collections.Counter(batch['query_source'].tolist())
+  alone = {i: n for i, n in sources.items() if len(pictures[i]) == 1}
+  assert sum(alone.values()) == count
+  # Each picture has its turn before one comes again.
+  assert not alone or max(alone.values()) - min(alone.values()) <= 1
 
 
 def test_shares_of_vague_and_partial_queries_are_kept(groups, maker):
@@ -295,6 +324,7 @@ def test_repeats_show_the_same_pictures_in_other_company(eight):
     ({'group_size': 7}, 'group_size=7 must be even'),
     ({'views': 1}, 'views=1'),
     ({'singles': 7}, 'singles=7'),
+    ({'singles': 0}, 'alone_frac=0.33 needs pictures of one object'),
   ],
 )
 def test_groups_that_cannot_be_drawn_are_usage_errors(change, words):

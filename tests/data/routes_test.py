@@ -1,6 +1,8 @@
 """Tests the training routes against the worlds they come from."""
 
+import dataclasses
 import json
+import re
 
 import numpy as np
 import pytest
@@ -10,7 +12,8 @@ from vhop_jax.data import routes as routes_lib
 from vhop_jax.index import gallery as gallery_lib
 from vhop_jax.models import sequence as sequence_lib
 from vhop_jax.models import tokenizer as tokenizer_lib
-from vhop_jax.worlds import builder
+from vhop_jax.worlds import builder, prompt
+from vhop_jax.worlds import objects as objects_lib
 from vhop_jax.worlds import world as world_lib
 
 pytestmark = pytest.mark.usefixtures('quick_compile')
@@ -20,6 +23,8 @@ SETTINGS = {
   'batch_size': 4,
   'family_size': 10,
   'max_text_tokens': 64,
+  'reword': False,
+  'walk_frac': 0.0,
   'threads': 2,
 }
 
@@ -36,7 +41,11 @@ def route_set(world):
   """Returns the world's routes; the visual tokens of image i are all i."""
   visual = np.zeros((len(world.images), 2, 3), np.float32)
   visual += np.arange(len(world.images))[:, None, None]
-  return routes_lib.RouteSet(tuple(routes_lib.make_routes(world, 0)), visual)
+  return routes_lib.RouteSet(
+    tuple(routes_lib.make_routes(world, 0)),
+    visual,
+    routes_lib.make_walks(world, 0),
+  )
 
 
 def find_fitting(world, hop, source, carried, seen):
@@ -84,6 +93,57 @@ def test_routes_follow_the_links(world):
     )
   # At this level every query meets a dead end.
   assert dead_ends >= len(routes)
+
+
+def test_walks_are_all_that_can_be_asked_from_a_query_image(world):
+  walks = routes_lib.make_walks(world, 0)
+  relations = ('leftof', 'rightof')
+
+  def follow(chain, hops, carried):
+    if len(hops) == world.spec.hops:
+      return {(chain[1:], hops)}
+    found = set()
+    for relation in relations:
+      for colour in objects_lib.COLOURS:
+        hop = world_lib.Hop(relation, colour)
+        fitting = find_fitting(world, hop, chain[-1], carried, set(chain))
+        for image, other in fitting.items():
+          found |= follow((*chain, image), (*hops, hop), other)
+    return found
+
+  gold = 0
+  for query in world.queries:
+    start = world.index(query.image)
+    expected = follow((start,), (), world.images[start].objects[0].uid)
+    made = walks[start]
+    assert {(walk.chain, walk.hops) for walk in made} == expected
+    assert len(made) == len(expected) > 2
+    for walk in made:
+      assert all(
+        image not in equals
+        for image, equals in zip(walk.chain, walk.equals, strict=True)
+      )
+    gold += any(
+      walk.chain == tuple(world.index(i) for i in query.chains[0])
+      and walk.hops == query.hops
+      for walk in made
+    )
+  assert gold == len(world.queries)
+
+
+def test_rewording_asks_for_the_same(world):
+  rng = np.random.default_rng(0)
+  route = routes_lib.make_routes(world, 0)[0]
+  texts = set()
+  for _ in range(40):
+    other = route.reword(rng)
+    texts.add(other.instruction)
+    words = re.findall(r'(left|right) of an? (\w+) object', other.instruction)
+    assert [
+      world_lib.Hop(f'{side}of', colour) for side, colour in words
+    ] == list(route.hops)
+    assert dataclasses.replace(other, instruction=route.instruction) == route
+  assert len(texts) == len(prompt.PRECISE)
 
 
 def test_worlds_are_joined_and_encoded_once(
@@ -187,15 +247,33 @@ def test_an_epoch_has_every_route_once_in_changing_order(route_set, maker):
   assert match_routes(route_set, next(other)) != orders[0]
 
 
+def test_walks_take_the_place_of_routes(route_set, maker):
+  batches = make_batches(route_set, maker, batch_size=20, walk_frac=0.5)
+  gold = {(r.query_image, r.chain) for r in route_set.routes}
+  seen, count = set(), 0
+  for _ in range(10):
+    batch = next(batches)
+    queries = batch['query_visual'][:, 0, 0].astype(int)
+    chains = batch['selected_visual'][:, :, 0, 0].astype(int)
+    for query, chain in zip(queries, chains, strict=True):
+      known = {walk.chain for walk in route_set.walks[int(query)]}
+      assert tuple(chain.tolist()) in known
+      seen.add((int(query), tuple(chain.tolist())))
+      count += (int(query), tuple(chain.tolist())) not in gold
+  assert len(seen) > len(gold)
+  assert 30 < count < 100
+
+
+@pytest.mark.parametrize('changes', [{}, {'reword': True, 'walk_frac': 0.5}])
 @pytest.mark.parametrize('start', [1, 5])
-def test_restored_position_is_uninterrupted(route_set, maker, start):
-  whole = make_batches(route_set, maker)
-  parts = make_batches(route_set, maker)
+def test_restored_position_is_uninterrupted(route_set, maker, start, changes):
+  whole = make_batches(route_set, maker, **changes)
+  parts = make_batches(route_set, maker, **changes)
   for _ in range(start):
     next(whole)
     next(parts)
   state = json.loads(json.dumps(parts.get_state()))
-  resumed = make_batches(route_set, maker)
+  resumed = make_batches(route_set, maker, **changes)
   resumed.set_state(state)
   for _ in range(4):
     a, b = next(whole), next(resumed)

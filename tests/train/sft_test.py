@@ -1,9 +1,21 @@
-"""Tests what supervised fine-tuning takes for right and for wrong."""
+"""Tests what supervised fine-tuning takes for right, and that it learns."""
 
+import json
+
+import jax
 import jax.numpy as jnp
+import numpy as np
+import optax
 import pytest
 
+from tests.models import micro, quick
+from vhop_jax import errors
+from vhop_jax import main as main_lib
+from vhop_jax.data import routes as routes_lib
+from vhop_jax.models import parameter_file, pretrained
 from vhop_jax.train import sft
+
+pytestmark = pytest.mark.usefixtures('quick_compile')
 
 # Candidates: 0 query image, 1 and 2 gold chain, 3 fits hop 1 as well, 4 other,
 # 5 padding.
@@ -11,6 +23,8 @@ CHAIN = jnp.array([[1, 2]])
 QUERY = jnp.array([0])
 EQUAL = jnp.zeros((1, 2, 6), bool).at[0, 0, 3].set(True)
 CANDIDATES = jnp.array([True] * 5 + [False])
+
+WIDTH, IMAGES, TAU = 32, 8, 0.05
 
 
 @pytest.mark.parametrize(
@@ -28,3 +42,248 @@ def test_targets_by_hand(equals, positives, competitors):
   for hop in range(2):
     assert jnp.nonzero(right[0, hop])[0].tolist() == positives[hop]
     assert jnp.nonzero(compete[0, hop])[0].tolist() == competitors[hop]
+
+
+@pytest.fixture(scope='module')
+def batch(embedder):
+  """Returns a batch of three routes over eight images of one family."""
+  visual = np.random.default_rng(0).normal(size=(IMAGES, 2, WIDTH))
+  family = tuple(range(IMAGES))
+  routes = [
+    routes_lib.Route('Find it.', 0, (1, 2, 3), ((4,), (), ()), family),
+    routes_lib.Route(
+      'Find the red object.', 0, (4, 5, 6), ((1,), (), ()), family
+    ),
+    routes_lib.Route('Go on.', 7, (3, 2, 1), ((), (6, 5), ()), family),
+  ]
+  return next(
+    routes_lib.make_batches(
+      routes_lib.RouteSet(tuple(routes), visual.astype(np.float32)),
+      embedder.maker,
+      seed=0,
+      batch_size=3,
+      family_size=3,
+      max_text_tokens=24,
+      reword=False,
+      walk_frac=0.0,
+      threads=1,
+    )
+  )
+
+
+def make_loss(router, **changes):
+  settings = {'equals': 'ignored', 'noise': 0.0, 'false_negative_margin': 0.1}
+  return sft._make_loss(router, **{**settings, **changes})
+
+
+@pytest.fixture(scope='module')
+def cosines(router, batch):
+  """Returns the router's cosines with all candidates, [B, T, C]."""
+  embedder = router.embedder
+  prefix = routes_lib.sequence_lib.from_batch('prefix', batch)
+  candidates = batch['candidate_visual']
+  logits = quick.jit(
+    lambda *args: router.module.apply({'params': router.params}, *args)
+  )(
+    prefix,
+    embedder.maker.segments(1),
+    embedder.maker.documents(len(candidates)),
+    batch['query_visual'],
+    batch['selected_visual'][:, :-1],
+    candidates,
+  )
+  return np.asarray(logits) / np.exp(router.params['select']['log_scale'])
+
+
+def compute_expected(router, batch, cosines, *, equals, margin):
+  """Computes the loss and the recall of each hop by plain loops."""
+  scale = np.exp(router.params['select']['log_scale'])
+  losses, hits = [], np.zeros(cosines.shape[:2])
+  for b in range(cosines.shape[0]):
+    for t in range(cosines.shape[1]):
+      row, gold = cosines[b, t], int(batch['chain'][b, t])
+      equal = set(np.flatnonzero(batch['equal_mask'][b, t]).tolist())
+      right = {gold} | (equal if equals == 'positive' else set())
+      gone = {int(batch['query_candidate'][b]), *batch['chain'][b, :t].tolist()}
+      if equals == 'ignored':
+        gone |= equal
+      compete = [
+        c
+        for c in range(len(row))
+        if batch['candidate_mask'][c] and c not in gone
+      ]
+      hits[b, t] = max(compete, key=lambda c: row[c]) in right
+      best = max(row[c] for c in right)
+      negatives = [
+        c for c in compete if c not in right and row[c] <= best + margin
+      ]
+      total = sum(np.exp(scale * row[c]) for c in negatives)
+      losses.append(
+        np.mean(
+          [
+            -np.log(np.exp(scale * row[c]) / (np.exp(scale * row[c]) + total))
+            for c in right
+          ]
+        )
+      )
+  return np.mean(losses), hits.mean(axis=0)
+
+
+@pytest.mark.parametrize('equals', ['negative', 'ignored', 'positive'])
+def test_loss_is_that_of_plain_loops(router, batch, cosines, equals):
+  # The margin is small, so that the mask of false negatives matters.
+  margin = 0.01
+  loss = make_loss(router, equals=equals, false_negative_margin=margin)
+  value, named = quick.jit(loss)(
+    router.params, batch, jax.random.key(0), jnp.asarray(0)
+  )
+  expected, recalls = compute_expected(
+    router, batch, cosines, equals=equals, margin=margin
+  )
+  np.testing.assert_allclose(value, expected, rtol=1e-3)
+  assert sorted(named) == ['hop1_r1', 'hop2_r1', 'hop3_r1']
+  np.testing.assert_allclose([named[f'hop{h}_r1'] for h in (1, 2, 3)], recalls)
+  whole, _ = compute_expected(router, batch, cosines, equals=equals, margin=9.0)
+  assert abs(whole - expected) > 0.01
+
+
+def test_it_learns_one_batch_by_heart(embedder, batch):
+  made = pretrained.make_router(embedder, inverse_temperature=1 / TAU)
+  loss = make_loss(made)
+  arrays = jax.tree.map(jnp.asarray, batch)
+  tx = optax.adam(3e-3)
+
+  @quick.jit
+  def update(params, state):
+    (value, named), grads = jax.value_and_grad(loss, has_aux=True)(
+      params, arrays, jax.random.key(0), jnp.asarray(0)
+    )
+    updates, state = tx.update(grads, state)
+    return optax.apply_updates(params, updates), state, value, named
+
+  params, state = made.params, tx.init(made.params)
+  values = []
+  for _ in range(60):
+    params, state, value, named = update(params, state)
+    values.append(float(value))
+  assert values[0] > 0.3
+  assert values[-1] < 0.02
+  assert all(recall == 1 for recall in named.values())
+
+
+def test_noise_moves_the_visual_tokens_and_follows_its_key(router, batch):
+  loss = quick.jit(make_loss(router, noise=0.5))
+  values = [
+    float(loss(router.params, batch, jax.random.key(k), jnp.asarray(0))[0])
+    for k in (0, 1, 0)
+  ]
+  assert values[0] == values[2] != values[1]
+
+
+@pytest.fixture(scope='module')
+def program(embedder, folder, other_folder, tmp_path_factory):
+  """Returns a function that runs the stage by its command line."""
+  path = tmp_path_factory.mktemp('sft') / 'embedder.safetensors'
+  parameter_file.save_params(
+    path, embedder.params, {'model': embedder.settings}
+  )
+
+  def run(workdir, **changes):
+    values = {
+      'embedder': path,
+      'worlds': other_folder,
+      'dev': folder,
+      'warmup_steps': 2,
+      'joint_steps': 0,
+      'data.batch_size': 4,
+      'log_every': 1,
+      'evaluate_every': 0,
+      'evaluate_decisions': 3,
+      'warmup_optimizer.warmup_steps': 0,
+      'joint_optimizer.warmup_steps': 0,
+      'mesh.data': 1,
+      **changes,
+    }
+    flags = [f'--config.{name}={value}' for name, value in values.items()]
+    return main_lib.main(
+      ['main', '--config=configs/sft.py', f'--workdir={workdir}', *flags]
+    )
+
+  return run
+
+
+def load_trained(workdir, embedder):
+  return pretrained.load_router(workdir / sft.RESULT_FILE, embedder).params
+
+
+def is_equal(a, b):
+  return jax.tree.map(lambda x, y: bool(np.array_equal(x, y)), a, b)
+
+
+def test_warm_up_trains_all_but_the_gallery(
+  program, embedder, tmp_path, capsys
+):
+  assert program(tmp_path) == 0
+  params = load_trained(tmp_path, embedder)
+  before = pretrained.make_router(embedder, inverse_temperature=1 / TAU).params
+  same = is_equal(params, before)
+  assert all(jax.tree.leaves(same['gallery']))
+  assert not same['select']['kernel']
+  assert not any(jax.tree.leaves(same['state']['decoder']['layers']))
+  assert 'frozen: gallery' in capsys.readouterr().out
+
+
+def test_joint_phase_trains_the_gallery_and_a_finished_run_stands(
+  program, embedder, tmp_path, capsys
+):
+  changes = {'warmup_steps': 0, 'joint_steps': 1, 'evaluate_every': 1}
+  assert program(tmp_path, **changes) == 0
+  params = load_trained(tmp_path, embedder)
+  before = embedder.params['text']
+  assert not any(
+    jax.tree.leaves(is_equal(params['gallery'], before)['decoder']['layers'])
+  )
+  rows = [
+    json.loads(line)
+    for line in (tmp_path / 'joint' / 'metrics.jsonl').read_text().splitlines()
+  ]
+  assert {'set_success', 'hop1_r1', 'hop3_r2'} <= set(rows[-1])
+  capsys.readouterr()
+  assert program(tmp_path, **changes) == 0
+  assert 'resuming at step 1 of 1' in capsys.readouterr().out
+  assert all(
+    jax.tree.leaves(is_equal(load_trained(tmp_path, embedder), params))
+  )
+
+
+@pytest.mark.parametrize(
+  ('changes', 'code', 'words'),
+  [
+    ({'loss.equals': 'maybe'}, 2, "loss.equals='maybe': choose"),
+    ({'worlds': '/nowhere/sft_*'}, 1, 'no world matches worlds=/nowhere/'),
+    ({'dev': '/nowhere'}, 1, 'no world in /nowhere'),
+    ({'embedder': 'no.safetensors'}, 1, 'no.safetensors is missing'),
+    ({'data.max_text_tokens': 9}, 2, 'limit of 9'),
+    ({'data.family_size': 1}, 2, 'raise data.family_size'),
+    ({'optimizr.lr': 1}, 2, 'optimizr'),
+  ],
+)
+def test_bad_settings_are_one_line(
+  program, tmp_path, capsys, changes, code, words
+):
+  assert program(tmp_path, **changes) == code
+  lines = capsys.readouterr().err.splitlines()
+  assert len(lines) == 1
+  assert lines[0].startswith('error: ')
+  assert words in lines[0]
+
+
+def test_training_on_the_held_out_world_is_refused(
+  program, folder, tmp_path, capsys
+):
+  assert program(tmp_path, worlds=folder) == errors.DataError.exit_code
+  assert 'share objects' in capsys.readouterr().err
+
+
+def test_settings_of_the_micro_model_are_used(embedder):
+  assert embedder.settings == micro.SETTINGS

@@ -43,6 +43,9 @@ class PairSpec:
     queries: single-hop queries in a batch.
     captions: captions in a batch.
     hard_frac: share of groups drawn from few types or few colours.
+    swap_frac: share of views that show the pairs of the view before with
+      their sides exchanged, so that only the relation tells them apart.
+    alone_frac: share of queries that start from an object alone, as routes do.
     vague_frac: share of queries that name neither relation nor colour.
     partial_frac: share of queries that name only one of the two.
     max_query_tokens: S of the queries.
@@ -60,6 +63,8 @@ class PairSpec:
   queries: int
   captions: int
   hard_frac: float
+  swap_frac: float
+  alone_frac: float
   vague_frac: float
   partial_frac: float
   max_query_tokens: int
@@ -79,6 +84,11 @@ class PairSpec:
     if self.singles > self.group_size:
       raise errors.UsageError(
         f'data.singles={self.singles} exceeds data.group_size={self.group_size}'
+      )
+    if self.alone_frac and not self.singles:
+      raise errors.UsageError(
+        f'data.alone_frac={self.alone_frac} needs pictures of one object:'
+        ' raise data.singles or set it to 0'
       )
 
 
@@ -155,11 +165,15 @@ def _sample_objects(
 def _sample_members(
   spec: PairSpec, rng: np.random.Generator
 ) -> list[tuple[int, ...]]:
-  """Pairs the objects of a group anew for each view, then shows some alone."""
+  """Pairs the objects of a group for each view, then shows some alone."""
   members: list[tuple[int, ...]] = []
+  pairs = np.empty((0, 2), int)
   for _ in range(spec.views):
-    order = rng.permutation(spec.group_size).reshape(-1, 2)
-    members += [(int(a), int(b)) for a, b in order]
+    if len(pairs) and rng.random() < spec.swap_frac:
+      pairs = pairs[:, ::-1]
+    else:
+      pairs = rng.permutation(spec.group_size).reshape(-1, 2)
+    members += [(int(a), int(b)) for a, b in pairs]
   alone = rng.permutation(spec.group_size)[: spec.singles]
   return members + [(int(a),) for a in alone]
 
@@ -170,6 +184,23 @@ def _relation(picture: _Picture, thing: int) -> str:
 
 def _other(picture: _Picture, thing: int) -> int:
   return picture.members[1 - picture.members.index(thing)]
+
+
+def _sample_sources(
+  spec: PairSpec, rng: np.random.Generator, pictures: list[_Picture]
+) -> list[int]:
+  """Draws where the queries start, each picture in its turn."""
+  alone = [i for i, p in enumerate(pictures) if len(p.members) == 1]
+  paired = [i for i, p in enumerate(pictures) if len(p.members) == 2]
+  alone_count = round(spec.alone_frac * spec.queries)
+  sources: list[int] = []
+  for pool, count in (
+    (alone, alone_count),
+    (paired, spec.queries - alone_count),
+  ):
+    if count:
+      sources += [int(i) for i in np.resize(rng.permutation(pool), count)]
+  return sources
 
 
 def _sample_queries(
@@ -190,9 +221,8 @@ def _sample_queries(
         showing.setdefault(thing, []).append(i)
   texts, sources = [], []
   positives = np.zeros((spec.queries, len(pictures)), bool)
-  order = rng.permutation(len(pictures))
-  for q in range(spec.queries):
-    source = int(order[q % len(order)])
+  for source in _sample_sources(spec, rng, pictures):
+    q = len(sources)
     members = pictures[source].members
     place = int(rng.integers(len(members)))
     carried = members[place]

@@ -1,6 +1,6 @@
 """Reads training worlds: gold routes with the visual tokens of their images."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 import os
 import pathlib
@@ -15,6 +15,7 @@ from vhop_jax.models import pretrained as pretrained_lib
 from vhop_jax.models import sequence as sequence_lib
 from vhop_jax.typing import Float, ndarray
 from vhop_jax.worlds import link_graph as link_graph_lib
+from vhop_jax.worlds import prompt
 from vhop_jax.worlds import world as world_lib
 
 PAD = -1
@@ -30,6 +31,8 @@ class Route:
     chain: the gold images in order.
     equals: for each hop the other images that fit it as well as the gold one.
     family: all images of its family, its distractors among them.
+    hops: what is asked, for other wordings of the same.
+    kind: of prompt, 'precise' or 'vague'.
   """
 
   instruction: str
@@ -37,14 +40,31 @@ class Route:
   chain: tuple[int, ...]
   equals: tuple[tuple[int, ...], ...]
   family: tuple[int, ...]
+  hops: tuple[world_lib.Hop, ...] = ()
+  kind: str = 'precise'
+
+  def reword(self, rng: np.random.Generator) -> 'Route':
+    """Returns the route in other words."""
+    text = prompt.route(rng, self.hops, self.kind)
+    return dataclasses.replace(self, instruction=text)
 
 
 @dataclasses.dataclass(frozen=True)
 class RouteSet:
-  """Holds the routes of some worlds and the visual tokens of all images."""
+  """Holds the routes of some worlds and the visual tokens of all images.
+
+  Attributes:
+    routes: one a query.
+    visual: the tokens of all images.
+    walks: for each query image all walks of that length through its family,
+      whatever they pass, the gold chains among them. Not yet worded.
+  """
 
   routes: tuple[Route, ...]
   visual: Float[ndarray, 'N M D']
+  walks: Mapping[int, tuple[Route, ...]] = dataclasses.field(
+    default_factory=dict
+  )
 
   def __len__(self) -> int:
     """Returns the number of routes."""
@@ -73,6 +93,7 @@ def load_routes(
       have no query.
   """
   routes: list[Route] = []
+  walks: dict[int, tuple[Route, ...]] = {}
   parts: list[np.ndarray] = []
   offset = 0
   for number, folder in enumerate(folders):
@@ -84,6 +105,7 @@ def load_routes(
       )
     visual = _load_visual(folder, model, pathlib.Path(cache))
     routes += make_routes(world, offset)
+    walks |= make_walks(world, offset)
     parts.append(visual)
     offset += len(visual)
     print(
@@ -96,7 +118,7 @@ def load_routes(
       f'the worlds {", ".join(map(str, folders))} have no query: build larger'
       ' ones'
     )
-  return RouteSet(tuple(routes), np.concatenate(parts))
+  return RouteSet(tuple(routes), np.concatenate(parts), walks)
 
 
 def _load_visual(
@@ -126,42 +148,119 @@ def make_routes(world: world_lib.World, offset: int) -> list[Route]:
     world: with gold chains.
     offset: number of its first image.
   """
-  graph = world.link_graph()
-  families: dict[int, list[int]] = {}
-  for i, image in enumerate(world.images):
-    families.setdefault(image.family, []).append(offset + i)
+  graph, families = world.link_graph(), _find_families(world, offset)
   return [
-    Route(
+    _make_route(
+      world,
+      graph,
+      query.image,
+      query.chains[0],
+      query.hops,
       instruction=query.instruction,
-      query_image=offset + world.index(query.image),
-      chain=tuple(offset + world.index(i) for i in query.chains[0]),
-      equals=_find_equals(world, graph, query, offset),
-      family=tuple(families[query.family]),
+      family=families[query.family],
+      offset=offset,
     )
     for query in world.queries
   ]
 
 
-def _find_equals(
+def make_walks(
+  world: world_lib.World, offset: int
+) -> dict[int, tuple[Route, ...]]:
+  """Makes all routes of the world's length from each query image.
+
+  A family has many more walks than gold chains: each image of the carried
+  object is what some instruction asks for, a distractor's too. Telling them
+  apart by the instruction is what the router must learn.
+
+  Args:
+    world: with queries.
+    offset: number of its first image.
+
+  Returns:
+    The walks by number of the query image.
+  """
+  graph, families = world.link_graph(), _find_families(world, offset)
+  return {
+    offset + world.index(image): tuple(
+      _make_route(
+        world,
+        graph,
+        image,
+        chain,
+        hops,
+        instruction='',
+        family=families[family],
+        offset=offset,
+      )
+      for chain, hops in _list_walks(world, graph, image)
+    )
+    for image, family in {q.image: q.family for q in world.queries}.items()
+  }
+
+
+def _find_families(
+  world: world_lib.World, offset: int
+) -> Mapping[int, tuple[int, ...]]:
+  families: dict[int, list[int]] = {}
+  for i, image in enumerate(world.images):
+    families.setdefault(image.family, []).append(offset + i)
+  return {family: tuple(images) for family, images in families.items()}
+
+
+def _list_walks(
+  world: world_lib.World, graph: link_graph_lib.LinkGraph, start: str
+) -> list[tuple[tuple[str, ...], tuple[world_lib.Hop, ...]]]:
+  """Lists image ids and hops of every walk that meets no image twice."""
+  walks: list[tuple[tuple[str, ...], tuple[world_lib.Hop, ...]]] = [((), ())]
+  carried = {(): world.images[world.index(start)].objects[0].uid}
+  for _ in range(world.spec.hops):
+    longer = []
+    for chain, hops in walks:
+      source = chain[-1] if chain else start
+      for link in graph.links(source, carried[chain]):
+        if link.target_id in (start, *chain):
+          continue
+        reached = (*chain, link.target_id)
+        carried[reached] = link.other.uid
+        hop = world_lib.Hop(link.relation, link.other.colour)
+        longer.append((reached, (*hops, hop)))
+    walks = longer
+  return walks
+
+
+def _make_route(
   world: world_lib.World,
   graph: link_graph_lib.LinkGraph,
-  query: world_lib.Query,
+  start: str,
+  chain: Sequence[str],
+  hops: Sequence[world_lib.Hop],
+  *,
+  instruction: str,
+  family: tuple[int, ...],
   offset: int,
-) -> tuple[tuple[int, ...], ...]:
-  """Finds, hop by hop, what fits as well as the gold image."""
-  chain = query.chains[0]
-  source = query.image
+) -> Route:
+  """Makes a route, finding hop by hop what fits as well as the gold image."""
+  source = start
   carried = world.images[world.index(source)].objects[0].uid
   seen = {source}
   equals = []
-  for hop, gold in zip(query.hops, chain, strict=True):
+  for hop, gold in zip(hops, chain, strict=True):
     links = graph.valid_links(world.spec, hop, source, carried)
     targets = {link.target_id for link in links} - seen - {gold}
     equals.append(tuple(sorted(offset + world.index(t) for t in targets)))
     carried = next(link.other.uid for link in links if link.target_id == gold)
     source = gold
     seen.add(gold)
-  return tuple(equals)
+  return Route(
+    instruction=instruction,
+    query_image=offset + world.index(start),
+    chain=tuple(offset + world.index(i) for i in chain),
+    equals=tuple(equals),
+    family=family,
+    hops=tuple(hops),
+    kind=world.spec.prompt,
+  )
 
 
 def make_batches(
@@ -172,6 +271,8 @@ def make_batches(
   batch_size: int,
   family_size: int,
   max_text_tokens: int,
+  reword: bool,
+  walk_frac: float,
   threads: int,
 ) -> Any:
   """Makes an endless Grain iterator over batches of routes.
@@ -183,6 +284,8 @@ def make_batches(
     batch_size: B, routes of a batch.
     family_size: images of a family that join the candidates, padded to this.
     max_text_tokens: S of the prefix.
+    reword: words each route anew whenever it comes.
+    walk_frac: share of routes replaced by a walk from the same query image.
     threads: that prepare batches ahead.
 
   Returns:
@@ -196,11 +299,18 @@ def make_batches(
   def join(batch: Sequence[Route]) -> dict[str, np.ndarray]:
     return _join(batch, routes.visual, maker, family_size, max_text_tokens)
 
+  def vary(route: Route, rng: np.random.Generator) -> Route:
+    if rng.random() < walk_frac:
+      walks = routes.walks[route.query_image]
+      return walks[rng.integers(len(walks))].reword(rng)
+    return route.reword(rng) if reword else route
+
   dataset = (
     grain.MapDataset.source(routes)
     .seed(seed)
     .shuffle()
     .repeat()
+    .random_map(vary)
     .batch(batch_size, drop_remainder=True, batch_fn=join)
   )
   return iter(dataset.to_iter_dataset(grain.ReadOptions(num_threads=threads)))

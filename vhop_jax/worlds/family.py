@@ -153,7 +153,9 @@ def make_family(
     routes=layout.routes,
     hops=hops,
     instructions=tuple(  # type: ignore[arg-type]
-      _word(spec, make_rng(spec, number, f'prompt/{i}'), hops[i])
+      prompt_lib.route(
+        make_rng(spec, number, f'prompt/{i}'), hops[i], spec.prompt
+      )
       for i in range(2)
     ),
   )
@@ -363,14 +365,3 @@ def _find_leaders(
       for label, leader in leaders.items()
     }
   return leaders
-
-
-def _word(
-  spec: world_lib.Spec,
-  rng: np.random.Generator,
-  hops: Sequence[world_lib.Hop],
-) -> str:
-  """Words the instruction of one query."""
-  if spec.prompt == 'vague':
-    return prompt_lib.vague(rng, len(hops))
-  return prompt_lib.precise(rng, hops)

@@ -131,6 +131,19 @@ CAPTIONS_ALONE = ('{left}', 'a photo of {left}')
 _UNSPECIFIC = ('beside', 'another object')
 
 
+def route(
+  rng: np.random.Generator, hops: 'Sequence[world_lib.Hop]', kind: str
+) -> str:
+  """Words a route.
+
+  Args:
+    rng: chooses the wording.
+    hops: one to five hops.
+    kind: 'precise' or 'vague'.
+  """
+  return vague(rng, len(hops)) if kind == 'vague' else precise(rng, hops)
+
+
 def precise(rng: np.random.Generator, hops: 'Sequence[world_lib.Hop]') -> str:
   """Words a route with the relation and the colour of each hop.
 
