@@ -123,8 +123,13 @@ def search_best_path(
     gallery: of a world with precise prompts.
     beam: partial paths that are kept for each query.
     wording: seed of the wording of single hops.
+
+  Raises:
+    ValueError: the world's prompts are vague, no hop can be told.
   """
   world = gallery.world
+  if world.spec.prompt == 'vague':
+    raise ValueError(f'{world.spec.name} has vague prompts: no hop can be told')
   beams: list[list[_Path]] = [
     [_Path((world.index(query.image),), ())] for query in world.queries
   ]

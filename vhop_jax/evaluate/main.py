@@ -32,10 +32,11 @@ _Method = Callable[[gallery_lib.Gallery], list[scores_lib.Trajectory]]
 def _make_methods(
   config: ml_collections.ConfigDict,
   embedder: pretrained_lib.Pretrained,
+  sources: Sequence[routing.GallerySource],
 ) -> list[tuple[str, str, scores_lib.Answer, bool, _Method]]:
   """Lists the baselines: name, description, answer rule, reference, method."""
   steps = config.decisions
-  return [
+  methods: list[tuple[str, str, scores_lib.Answer, bool, _Method]] = [
     (
       'Single-shot',
       f'instruction and query image embedded once, top {steps}',
@@ -61,16 +62,20 @@ def _make_methods(
         embedder, gallery, steps=steps, keep_history=True
       ),
     ),
-    (
-      'Best-path search',
-      f'told each hop by itself, beam of {config.beam} whole paths',
-      'hops',
-      True,
-      lambda gallery: baselines.search_best_path(
-        embedder, gallery, beam=config.beam, wording=config.seed
-      ),
-    ),
   ]
+  if all(source.world.spec.prompt == 'precise' for source in sources):
+    methods.append(
+      (
+        'Best-path search',
+        f'told each hop by itself, beam of {config.beam} whole paths',
+        'hops',
+        True,
+        lambda gallery: baselines.search_best_path(
+          embedder, gallery, beam=config.beam, wording=config.seed
+        ),
+      )
+    )
+  return methods
 
 
 def _measure_rows(
@@ -102,7 +107,7 @@ def _measure_rows(
   )
   rows: list[results_lib.Row] = []
   for name, description, answer, is_reference, method in _make_methods(
-    config, embedder
+    config, embedder, sources
   ):
     started = time.monotonic()
     row = _make_row(

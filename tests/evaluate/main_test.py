@@ -1,0 +1,89 @@
+"""Tests the evaluation from its command line to its files."""
+
+import json
+
+import pytest
+
+from vhop_jax import main as main_lib
+from vhop_jax.models import parameter_file, pretrained
+
+pytestmark = pytest.mark.usefixtures('quick_compile')
+
+
+@pytest.fixture(scope='module')
+def program(embedder, router, folder, other_folder, tmp_path_factory):
+  """Returns a function that evaluates a random router."""
+  models = tmp_path_factory.mktemp('models')
+  parameter_file.save_params(
+    models / 'embedder.safetensors',
+    embedder.params,
+    {'model': embedder.settings},
+  )
+  pretrained.save_router(models / 'router.safetensors', router, training={})
+
+  def run(workdir, **changes):
+    values = {
+      'embedder': models / 'embedder.safetensors',
+      'router': models / 'router.safetensors',
+      'training': '',
+      'dev': folder,
+      'test': f"('{other_folder}',)",
+      'decisions': 4,
+      'beam': 2,
+      'families': 1,
+      'right': 1,
+      'wrong': 2,
+      **changes,
+    }
+    flags = [f'--config.{name}={value}' for name, value in values.items()]
+    return main_lib.main(
+      ['main', '--config=configs/evaluate.py', f'--workdir={workdir}', *flags]
+    )
+
+  return run
+
+
+def test_every_row_is_measured_and_reported(program, tmp_path, capsys):
+  assert program(tmp_path) == 0
+  metrics = json.loads((tmp_path / 'metrics.json').read_text())
+  rows = [row['name'] for row in metrics['rows']]
+  assert rows == [
+    'Single-shot',
+    'Greedy',
+    'History',
+    'Best-path search',
+    'SFT router',
+  ]
+  for row in metrics['rows']:
+    for value in row['metrics'].values():
+      assert 0 <= value['low'] <= value['mean'] <= value['high'] <= 1
+  page = (tmp_path / 'report.html').read_text()
+  assert (tmp_path / 'report.md').exists()
+  assert all(name in page for name in rows)
+  printed = capsys.readouterr().out
+  assert all(name in printed for name in rows)
+  assert f'the report: {tmp_path / "report.html"}' in printed
+
+
+def test_without_a_router_the_baselines_are_measured(program, tmp_path):
+  assert program(tmp_path, router='') == 0
+  metrics = json.loads((tmp_path / 'metrics.json').read_text())
+  assert 'SFT router' not in [row['name'] for row in metrics['rows']]
+
+
+@pytest.mark.parametrize(
+  ('changes', 'code', 'words'),
+  [
+    ({'router': 'no.safetensors'}, 1, 'no.safetensors is missing'),
+    ({'embedder': 'tiny'}, 1, 'router.safetensors'),
+    ({'dev': '/nowhere'}, 1, 'no world in /nowhere'),
+    ({'decisions': 99}, 2, '99 decisions are too many'),
+    ({'beem': 3}, 2, 'beem'),
+  ],
+)
+def test_bad_input_is_one_line(program, tmp_path, capsys, changes, code, words):
+  assert program(tmp_path, **changes) == code
+  lines = capsys.readouterr().err.splitlines()
+  assert len(lines) == 1
+  assert lines[0].startswith('error: ')
+  assert words in lines[0]
