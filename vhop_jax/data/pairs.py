@@ -219,7 +219,8 @@ def _sample_queries(
     if len(picture.members) == 2:
       for thing in picture.members:
         showing.setdefault(thing, []).append(i)
-  texts, sources = [], []
+  texts: list[str] = []
+  sources: list[int] = []
   positives = np.zeros((spec.queries, len(pictures)), bool)
   for source in _sample_sources(spec, rng, pictures):
     q = len(sources)

@@ -213,7 +213,9 @@ def _list_walks(
 ) -> list[tuple[tuple[str, ...], tuple[world_lib.Hop, ...]]]:
   """Lists image ids and hops of every walk that meets no image twice."""
   walks: list[tuple[tuple[str, ...], tuple[world_lib.Hop, ...]]] = [((), ())]
-  carried = {(): world.images[world.index(start)].objects[0].uid}
+  carried: dict[tuple[str, ...], str] = {
+    (): world.images[world.index(start)].objects[0].uid
+  }
   for _ in range(world.spec.hops):
     longer = []
     for chain, hops in walks:
