@@ -13,9 +13,11 @@ def get_config(arg=None):
   config = ml_collections.ConfigDict()
   config.stage = 'pretrain'
   config.seed = 0
-  config.steps = 2700
-  # Updates of the vision tower alone, before the texts join.
-  config.tower_steps = 500
+  # Updates of the vision tower alone, of the text encoder on the frozen
+  # tower, and of both.
+  config.tower_steps = 550
+  config.text_steps = 1000
+  config.joint_steps = 900
 
   config.model = ml_collections.ConfigDict()
   config.model.template = 'tiny'
@@ -57,8 +59,8 @@ def get_config(arg=None):
     hard_frac=0.5,
     swap_frac=0.4,
     alone_frac=0.33,
-    vague_frac=0.12,
-    partial_frac=0.12,
+    vague_frac=0.08,
+    partial_frac=0.08,
     max_query_tokens=28,
     max_caption_tokens=28,
   )
@@ -68,19 +70,22 @@ def get_config(arg=None):
     temperature=0.05,
     query_weight=1.0,
     object_weight=1.0,
-    caption_weight=0.3,
+    caption_weight=0.1,
     attribute_weight=0.3,
   )
 
-  config.optimizer = dict(
+  optimizer = dict(
     lr=1.5e-3,
     b1=0.9,
     b2=0.98,
     weight_decay=0.02,
     clip_norm=1.0,
-    warmup_steps=100,
-    schedule='cosine',
+    warmup_steps=60,
+    schedule='constant',
   )
+  config.tower_optimizer = dict(optimizer, schedule='cosine')
+  config.text_optimizer = dict(optimizer)
+  config.joint_optimizer = dict(optimizer, lr=1e-3, schedule='cosine')
   # A world to measure on, built beforehand; '' measures nothing.
   config.world = 'runs/worlds/dev'
   config.mesh = dict(data=-1, fsdp=1, tensor=1)

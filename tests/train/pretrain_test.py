@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.models import micro
 from vhop_jax import main as main_lib
 from vhop_jax.models import pretrained
 from vhop_jax.train import pretrain
@@ -65,8 +64,9 @@ def test_object_loss_is_small_where_equal_objects_look_equal():
 
 def run(workdir, **changes):
   values = {
-    'steps': 2,
     'tower_steps': 1,
+    'text_steps': 1,
+    'joint_steps': 1,
     'model.tower.width_px': 24,
     'model.tower.height_px': 16,
     'model.tower.channels': '(8,16)',
@@ -91,7 +91,9 @@ def run(workdir, **changes):
     'workers': 0,
     'world': '',
     'log_every': 1,
-    'optimizer.warmup_steps': 0,
+    'tower_optimizer.warmup_steps': 0,
+    'text_optimizer.warmup_steps': 0,
+    'joint_optimizer.warmup_steps': 0,
     'mesh.data': 1,
     **changes,
   }
@@ -101,27 +103,44 @@ def run(workdir, **changes):
   )
 
 
-def read_metrics(workdir):
-  lines = (workdir / 'metrics.jsonl').read_text().splitlines()
-  return [json.loads(line) for line in lines]
-
-
 def test_short_run_writes_a_model_that_embeds(tmp_path, capsys):
   assert run(tmp_path) == 0
-  rows = read_metrics(tmp_path)
-  assert [row['step'] for row in rows] == [1, 2]
-  # The texts join after the tower's own updates.
-  assert rows[0]['query'] == 0 < rows[1]['query']
-  assert all(np.isfinite(value) for row in rows for value in row.values())
+  rows = {
+    phase: json.loads((tmp_path / phase / 'metrics.jsonl').read_text())
+    for phase in ('tower', 'text', 'joint')
+  }
+  assert 'query' not in rows['tower']
+  assert 'object' not in rows['text']
+  assert {'query', 'object', 'caption'} <= set(rows['joint'])
+  assert all(
+    np.isfinite(value) for row in rows.values() for value in row.values()
+  )
   path = tmp_path / pretrain.RESULT_FILE
   assert str(path) in capsys.readouterr().out
   model = pretrained.load_embedder(path)
   assert model.settings['decoder']['hidden_size'] == 32
-  start = micro.make_embedder()
-  assert jax.tree.map(np.shape, model.params) == jax.tree.map(
-    np.shape, start.params
-  )
   assert all(np.isfinite(x).all() for x in jax.tree.leaves(model.params))
+  # Finished phases are not trained again.
+  assert run(tmp_path) == 0
+  assert capsys.readouterr().out.count('resuming at step 1 of 1') == 3
+  again = pretrained.load_embedder(path)
+  jax.tree.map(np.testing.assert_array_equal, model.params, again.params)
+
+
+@pytest.mark.parametrize(
+  ('phase', 'path', 'trained'),
+  [
+    ('tower', ('embedder', 'tower', 'norm'), True),
+    ('tower', ('embedder', 'text', 'norm'), False),
+    ('text', ('embedder', 'tower', 'norm'), False),
+    ('text', ('embedder', 'text', 'norm'), True),
+    ('text', ('heads', 'query_scale'), True),
+    ('joint', ('embedder', 'tower', 'norm'), True),
+    ('joint', ('embedder', 'text', 'norm'), True),
+  ],
+)
+def test_each_phase_trains_its_part(phase, path, trained):
+  assert pretrain._is_trained(phase, path) == trained
 
 
 @pytest.mark.parametrize(

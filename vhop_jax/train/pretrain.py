@@ -1,6 +1,12 @@
-"""Stage 0: makes the standard embedding model by contrast."""
+"""Stage 0: makes the standard embedding model by contrast.
+
+First the vision tower alone, then the text encoder on the frozen tower, then
+both. Trained together from the start, the text encoder did not learn left from
+right: it needs tokens that hold still.
+"""
 
 from collections.abc import Mapping
+import functools
 import pathlib
 from typing import Any
 
@@ -25,6 +31,8 @@ from vhop_jax.worlds import world as world_lib
 
 RESULT_FILE = 'embedder.safetensors'
 TOKENS_PER_IMAGE = 2  # Token m learns to show object m.
+TOWER, TEXT, JOINT = 'tower', 'text', 'joint'
+_PHASES = (TOWER, TEXT, JOINT)
 _MAX_LOG_SCALE = 4.6  # ln 100, CLIP's bound on the inverse temperature.
 
 
@@ -105,6 +113,93 @@ def _check_tower(tower: Mapping[str, Any], resolution: int) -> None:
     )
 
 
+def _make_loss(
+  phase: str,
+  module: embedder_lib.Embedder,
+  heads: PretrainHeads,
+  maker: sequence_lib.SequenceMaker,
+  weights: ml_collections.ConfigDict,
+) -> Any:
+  """Makes the loss of a phase: of objects, of texts, or of both."""
+
+  def loss(
+    params: Params, batch: Mapping[str, Any], rng: Array, step: Array
+  ) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
+    del rng, step
+    apply = lambda *args, method: module.apply(  # noqa: E731
+      {'params': params['embedder']}, *args, method=method
+    )
+    visual = apply(batch['pixels'], method='encode_images')
+    objects, logits, object_scale, query_scale = heads.apply(
+      {'params': params['heads']}, visual
+    )
+    total = jnp.zeros(())
+    named: dict[str, Array] = {}
+    if phase != TEXT:
+      object_loss, object_r1 = compute_object_loss(
+        objects, batch['object'], object_scale
+      )
+      attribute_loss = sum(
+        contrastive.cross_entropy(
+          head.reshape(-1, head.shape[-1]), labels.reshape(-1)
+        ).mean()
+        for head, labels in zip(
+          logits, jnp.moveaxis(batch['attributes'], -1, 0), strict=True
+        )
+      )
+      total += weights.object_weight * object_loss
+      total += weights.attribute_weight * attribute_loss
+      named |= {
+        'object': object_loss,
+        'attribute': attribute_loss,
+        'object_r1': object_r1,
+      }
+    if phase == TOWER:
+      return total, named
+    count = visual.shape[0]
+    documents = jax.tree.map(
+      lambda x: jnp.broadcast_to(x, (count, *x.shape[1:])), maker.documents(1)
+    )
+    gallery = apply(documents, visual, method='embed')
+    source = batch['query_source']
+    queries = apply(
+      sequence_lib.from_batch('query', batch), visual[source], method='embed'
+    )
+    candidates = jnp.arange(count)[None] != source[:, None]
+    scores = query_scale * (queries @ gallery.T)
+    positives = batch['query_positive']
+    query_loss = contrastive.info_nce(scores, positives, candidates).mean()
+    total += weights.query_weight * query_loss
+    named |= {
+      'query': query_loss,
+      'query_r1': contrastive.compute_recall(scores, positives, candidates),
+    }
+    if phase == TEXT:
+      return total, named
+    captions = apply(
+      sequence_lib.from_batch('caption', batch), None, method='embed'
+    )
+    positives = batch['caption_positive']
+    caption_loss = contrastive.info_nce(
+      query_scale * (captions @ gallery.T), positives, jnp.ones_like(positives)
+    ).mean()
+    total += weights.caption_weight * caption_loss
+    return total, named | {'caption': caption_loss}
+
+  return loss
+
+
+def _is_trained(phase: str, path: tuple[str, ...]) -> bool:
+  """Tells whether a phase trains a parameter; the heads always are."""
+  return path[0] == 'heads' or phase in (JOINT, path[1])
+
+
+def _keep(params: Params, rng: Array) -> Params:
+  """Starts a phase with what the one before ended with."""
+  del rng
+  return params
+
+
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Trains and writes `workdir/embedder.safetensors`.
 
@@ -120,11 +215,6 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     features=settings['decoder']['hidden_size'],
     temperature=config.loss.temperature,
   )
-  batches = pairs.PairBatches(
-    pairs.PairSpec(seed=config.seed, **config.data),
-    maker,
-    workers=config.workers,
-  )
 
   def init(rng: Array) -> Params:
     rng_embedder, rng_heads = jax.random.split(rng)
@@ -133,79 +223,6 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     return {
       'embedder': pretrained.init_params(settings, rng_embedder),
       'heads': heads.init(rng_heads, visual)['params'],
-    }
-
-  def loss(
-    params: Params, batch: Mapping[str, Any], rng: Array, step: Array
-  ) -> tuple[Array, dict[str, Array]]:
-    del rng
-    apply = lambda *args, method: module.apply(  # noqa: E731
-      {'params': params['embedder']}, *args, method=method
-    )
-    visual = apply(batch['pixels'], method='encode_images')
-    count = visual.shape[0]
-    objects, logits, object_scale, query_scale = heads.apply(
-      {'params': params['heads']}, visual
-    )
-    object_loss, object_r1 = compute_object_loss(
-      objects, batch['object'], object_scale
-    )
-    attribute_loss = sum(
-      contrastive.cross_entropy(
-        head.reshape(-1, head.shape[-1]), labels.reshape(-1)
-      ).mean()
-      for head, labels in zip(
-        logits, jnp.moveaxis(batch['attributes'], -1, 0), strict=True
-      )
-    )
-
-    def compute_text_losses() -> dict[str, Array]:
-      documents = jax.tree.map(
-        lambda x: jnp.broadcast_to(x, (count, *x.shape[1:])),
-        maker.documents(1),
-      )
-      gallery = apply(documents, visual, method='embed')
-      source = batch['query_source']
-      queries = apply(
-        sequence_lib.from_batch('query', batch), visual[source], method='embed'
-      )
-      candidates = jnp.arange(count)[None] != source[:, None]
-      scores = query_scale * (queries @ gallery.T)
-      captions = apply(
-        sequence_lib.from_batch('caption', batch), None, method='embed'
-      )
-      caption_scores = query_scale * (captions @ gallery.T)
-      everything = jnp.ones_like(batch['caption_positive'])
-      return {
-        'query': contrastive.info_nce(
-          scores, batch['query_positive'], candidates
-        ).mean(),
-        'caption': contrastive.info_nce(
-          caption_scores, batch['caption_positive'], everything
-        ).mean(),
-        'query_r1': contrastive.compute_recall(
-          scores, batch['query_positive'], candidates
-        ),
-      }
-
-    # The texts wait until the tower has something to say: half the time of
-    # an update is theirs.
-    text = jax.lax.cond(
-      step >= config.tower_steps,
-      compute_text_losses,
-      lambda: dict.fromkeys(('query', 'caption', 'query_r1'), jnp.zeros(())),
-    )
-    total = (
-      config.loss.query_weight * text['query']
-      + config.loss.object_weight * object_loss
-      + config.loss.caption_weight * text['caption']
-      + config.loss.attribute_weight * attribute_loss
-    )
-    return total, {
-      **text,
-      'object': object_loss,
-      'attribute': attribute_loss,
-      'object_r1': object_r1,
     }
 
   evaluate = None
@@ -218,22 +235,40 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
       gallery = gallery_lib.make_gallery(model, world, pixels)
       return hops.compute_told_recall(model, gallery, seed=config.seed)
 
-  try:
-    params = loop.train(
-      state_lib.Stage(init=init, loss=loss, batches=batches, evaluate=evaluate),
-      steps=config.steps,
-      seed=config.seed,
-      optimizer=config.optimizer.to_dict(),
-      log_every=config.log_every,
-      checkpoint_every=config.checkpoint_every,
-      evaluate_every=config.evaluate_every,
-      workdir=workdir,
-      mesh=config.mesh.to_dict(),
-      config=config.to_dict(),
+  folder = pathlib.Path(workdir)
+  params: Params | None = None
+  for number, phase in enumerate(_PHASES):
+    steps = config[f'{phase}_steps']
+    print(f'{phase}: {steps} updates', flush=True)
+    # Each phase has objects of its own.
+    seed = config.seed * len(_PHASES) + number
+    batches = pairs.PairBatches(
+      pairs.PairSpec(seed=seed, **config.data), maker, workers=config.workers
     )
-  finally:
-    batches.close()
-  path = pathlib.Path(workdir) / RESULT_FILE
+    try:
+      params = loop.train(
+        state_lib.Stage(
+          init=init if params is None else functools.partial(_keep, params),
+          loss=_make_loss(phase, module, heads, maker, config.loss),
+          batches=batches,
+          # Without texts there is nothing to ask.
+          evaluate=None if phase == TOWER else evaluate,
+          trainable=functools.partial(_is_trained, phase),
+        ),
+        steps=steps,
+        seed=config.seed,
+        optimizer=config[f'{phase}_optimizer'].to_dict(),
+        log_every=config.log_every,
+        checkpoint_every=config.checkpoint_every,
+        evaluate_every=config.evaluate_every,
+        workdir=folder / phase,
+        mesh=config.mesh.to_dict(),
+        config=config.to_dict(),
+      )
+    finally:
+      batches.close()
+  assert params is not None
+  path = folder / RESULT_FILE
   parameter_file.save_params(
     path,
     jax.device_get(params['embedder']),
