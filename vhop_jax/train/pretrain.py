@@ -140,12 +140,15 @@ def _make_loss(
         objects, batch['object'], object_scale
       )
       attribute_loss = sum(
-        contrastive.cross_entropy(
-          head.reshape(-1, head.shape[-1]), labels.reshape(-1)
-        ).mean()
-        for head, labels in zip(
-          logits, jnp.moveaxis(batch['attributes'], -1, 0), strict=True
-        )
+        (
+          contrastive.cross_entropy(
+            head.reshape(-1, head.shape[-1]), labels.reshape(-1)
+          ).mean()
+          for head, labels in zip(
+            logits, jnp.moveaxis(batch['attributes'], -1, 0), strict=True
+          )
+        ),
+        start=jnp.zeros(()),
       )
       total += weights.object_weight * object_loss
       total += weights.attribute_weight * attribute_loss
