@@ -64,7 +64,8 @@ def get_config(arg=None):
     max_query_tokens=28,
     max_caption_tokens=28,
   )
-  config.workers = 1
+  # Renderer processes; None takes one per core. It changes no batch.
+  config.workers = ml_collections.config_dict.placeholder(int)
 
   config.loss = dict(
     temperature=0.05,

@@ -344,7 +344,7 @@ def count_labels() -> tuple[int, int, int, int]:
 
 
 class PairBatches:
-  """Iterates over the batches; workers render the next window ahead."""
+  """Iterates over the batches; workers render them window by window."""
 
   def __init__(
     self,
