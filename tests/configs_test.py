@@ -1,0 +1,66 @@
+"""Tests that every config loads and that the shipped model's is the repo's."""
+
+import importlib.util
+import pathlib
+
+import pytest
+
+from vhop_jax.models import parameter_file, pretrained
+from vhop_jax.worlds import splits
+
+CONFIGS = sorted(pathlib.Path('configs').glob('*.py'))
+
+
+def load(path, arg=None):
+  spec = importlib.util.spec_from_file_location(path.stem, path)
+  module = importlib.util.module_from_spec(spec)
+  spec.loader.exec_module(module)
+  return module.get_config(arg)
+
+
+@pytest.mark.parametrize('path', CONFIGS, ids=lambda path: path.stem)
+def test_configs_are_locked_and_name_their_stage(path):
+  config = load(path)
+  assert config.is_locked
+  assert config.stage == path.stem
+  assert config.seed == 0
+
+
+def test_sft_of_the_paper_takes_one_world_and_its_gold_chains():
+  sft = next(path for path in CONFIGS if path.stem == 'sft')
+  config = load(sft, 'paper')
+  assert config.worlds.endswith('paper_sft')
+  assert config.data.walk_frac == 0
+  assert not config.data.reword
+  with pytest.raises(ValueError, match='sft.py:other'):
+    load(sft, 'other')
+
+
+def test_worlds_that_configs_name_are_splits():
+  names = set(splits.make_splits())
+  for path in CONFIGS:
+    config = load(path)
+    for key in ('dev', 'world'):
+      if key in config:
+        assert pathlib.Path(config[key]).name in names
+    for folder in config.get('test', ()):
+      assert pathlib.Path(folder).name in names
+
+
+def test_shipped_model_was_made_by_the_config():
+  _, metadata = parameter_file.load_params(pretrained.SHIPPED['tiny'])
+  pretrain = next(path for path in CONFIGS if path.stem == 'pretrain')
+  made, now = metadata['training'], load(pretrain).to_dict()
+  as_lists = lambda value: (  # noqa: E731
+    {k: as_lists(v) for k, v in value.items()}
+    if isinstance(value, dict)
+    else list(value)
+    if isinstance(value, (list, tuple))
+    else value
+  )
+  # How often it was logged makes no difference.
+  for name in ('model', 'data', 'loss', 'seed'):
+    assert as_lists(made[name]) == as_lists(now[name])
+  for phase in ('tower', 'text', 'joint'):
+    for name in (f'{phase}_steps', f'{phase}_optimizer'):
+      assert as_lists(made[name]) == as_lists(now[name])
