@@ -29,8 +29,9 @@ def get_config(arg=None):
     config.worlds = 'runs/worlds/paper_sft'
   config.dev = 'runs/worlds/dev'
 
-  config.warmup_steps = 150
-  config.joint_steps = 450
+  # With the gallery side frozen; then of both sides.
+  config.warmup_steps = 450
+  config.joint_steps = 150
   config.data = dict(
     batch_size=64,
     family_size=10,
@@ -46,20 +47,11 @@ def get_config(arg=None):
   config.loss = dict(
     temperature=0.05,
     equals='ignored',
-    noise=0.1,
+    noise=0.2,
     false_negative_margin=0.1,
   )
-  config.warmup_optimizer = dict(
-    lr=1e-3,
-    b1=0.9,
-    b2=0.98,
-    weight_decay=0.05,
-    clip_norm=1.0,
-    warmup_steps=20,
-    schedule='constant',
-  )
-  config.joint_optimizer = dict(
-    lr=1e-3,
+  optimizer = dict(
+    lr=1.5e-3,
     b1=0.9,
     b2=0.98,
     weight_decay=0.05,
@@ -67,6 +59,8 @@ def get_config(arg=None):
     warmup_steps=20,
     schedule='cosine',
   )
+  config.warmup_optimizer = dict(optimizer)
+  config.joint_optimizer = dict(optimizer, lr=3e-4)
   config.evaluate_decisions = 5
   config.best_metric = ''
   config.mesh = dict(data=-1, fsdp=1, tensor=1)
