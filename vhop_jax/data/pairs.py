@@ -220,10 +220,9 @@ def _sample_queries(
       for thing in picture.members:
         showing.setdefault(thing, []).append(i)
   texts: list[str] = []
-  sources: list[int] = []
+  sources = _sample_sources(spec, rng, pictures)
   positives = np.zeros((spec.queries, len(pictures)), bool)
-  for source in _sample_sources(spec, rng, pictures):
-    q = len(sources)
+  for q, source in enumerate(sources):
     members = pictures[source].members
     place = int(rng.integers(len(members)))
     carried = members[place]
@@ -247,7 +246,6 @@ def _sample_queries(
     texts.append(
       prompt.single_hop(rng, side=side, relation=relation, colour=colour)
     )
-    sources.append(source)
   return texts, np.array(sources, np.int32), positives
 
 

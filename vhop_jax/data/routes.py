@@ -212,23 +212,22 @@ def _list_walks(
   world: world_lib.World, graph: link_graph_lib.LinkGraph, start: str
 ) -> list[tuple[tuple[str, ...], tuple[world_lib.Hop, ...]]]:
   """Lists image ids and hops of every walk that meets no image twice."""
-  walks: list[tuple[tuple[str, ...], tuple[world_lib.Hop, ...]]] = [((), ())]
-  carried: dict[tuple[str, ...], str] = {
-    (): world.images[world.index(start)].objects[0].uid
-  }
+  carried = world.images[world.index(start)].objects[0].uid
+  # Each path begins with `start`; the last item is what it carries on.
+  walks: list[tuple[tuple[str, ...], tuple[world_lib.Hop, ...], str]]
+  walks = [((start,), (), carried)]
   for _ in range(world.spec.hops):
-    longer = []
-    for chain, hops in walks:
-      source = chain[-1] if chain else start
-      for link in graph.links(source, carried[chain]):
-        if link.target_id in (start, *chain):
-          continue
-        reached = (*chain, link.target_id)
-        carried[reached] = link.other.uid
-        hop = world_lib.Hop(link.relation, link.other.colour)
-        longer.append((reached, (*hops, hop)))
-    walks = longer
-  return walks
+    walks = [
+      (
+        (*path, link.target_id),
+        (*hops, world_lib.Hop(link.relation, link.other.colour)),
+        link.other.uid,
+      )
+      for path, hops, carried in walks
+      for link in graph.links(path[-1], carried)
+      if link.target_id not in path
+    ]
+  return [(path[1:], hops) for path, hops, _ in walks]
 
 
 def _make_route(

@@ -42,6 +42,16 @@ def find_last(mask: Bool[Array, 'B S']) -> Int[Array, 'B']:
   return mask.shape[1] - 1 - jnp.argmax(mask[:, ::-1], axis=1)
 
 
+def repeat_rows(
+  sequence: sequence_lib.Sequence, count: int
+) -> sequence_lib.Sequence:
+  """Returns a layout of one row as `count` equal rows."""
+  repeated: sequence_lib.Sequence = jax.tree.map(
+    lambda x: jnp.broadcast_to(x, (count, *x.shape[1:])), sequence
+  )
+  return repeated
+
+
 @typed
 def take_rows(
   x: Float[Array, 'B S D'], index: Int[Array, 'B T']

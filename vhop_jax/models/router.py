@@ -9,9 +9,10 @@ whole trajectory in one parallel pass; `start` and `advance` read the same
 sequence decision by decision with a KV cache.
 """
 
+import dataclasses
+
 import flax
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -214,12 +215,9 @@ class Router(nn.Module):
       segment: the layout of one decision, [1, M + 1].
       visual: visual tokens of the selected images.
     """
-    b = visual.shape[0]
-    rows = jax.tree.map(
-      lambda x: jnp.broadcast_to(jnp.asarray(x), (b, *x.shape[1:])), segment
-    )
-    rows = rows.replace(
-      positions=rows.positions + context.position[:, None, None]
+    rows = embedder_lib.repeat_rows(segment, visual.shape[0])
+    rows = dataclasses.replace(
+      rows, positions=rows.positions + context.position[:, None, None]
     )
     hidden, cache = self.state(rows, visual, context.cache)
     assert cache is not None

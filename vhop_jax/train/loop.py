@@ -13,6 +13,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
+import ml_collections
 import numpy as np
 import optax
 
@@ -24,6 +25,39 @@ from vhop_jax.train import sharding
 from vhop_jax.train import state as state_lib
 from vhop_jax.train.state import Stage, TrainState
 from vhop_jax.typing import Params
+
+
+def train_phase(
+  phase: str,
+  stage: Stage,
+  *,
+  config: ml_collections.ConfigDict,
+  settings: Mapping[str, Any],
+  folder: Path,
+) -> Params:
+  """Trains one of several phases in a workdir of its own, `folder/phase`.
+
+  Args:
+    phase: its updates are `config.<phase>_steps` and its optimizer is
+      `config.<phase>_optimizer`.
+    stage: parameters, loss and data.
+    config: of the whole run.
+    settings: what is saved as `train`'s `config`.
+    folder: of the whole run.
+  """
+  return train(
+    stage,
+    steps=config[f'{phase}_steps'],
+    seed=config.seed,
+    optimizer=config[f'{phase}_optimizer'].to_dict(),
+    log_every=config.log_every,
+    checkpoint_every=config.checkpoint_every,
+    evaluate_every=config.evaluate_every,
+    workdir=folder / phase,
+    mesh=config.mesh.to_dict(),
+    config=settings,
+    best_metric=config.get('best_metric') or None,
+  )
 
 
 def train(

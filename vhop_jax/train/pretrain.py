@@ -160,9 +160,7 @@ def _make_loss(
     if phase == TOWER:
       return total, named
     count = visual.shape[0]
-    documents = jax.tree.map(
-      lambda x: jnp.broadcast_to(x, (count, *x.shape[1:])), maker.documents(1)
-    )
+    documents = embedder_lib.repeat_rows(maker.documents(1), count)
     gallery = apply(documents, visual, method='embed')
     source = batch['query_source']
     queries = apply(
@@ -195,12 +193,6 @@ def _make_loss(
 def _is_trained(phase: str, path: tuple[str, ...]) -> bool:
   """Tells whether a phase trains a parameter; the heads always are."""
   return path[0] == 'heads' or phase in (JOINT, path[1])
-
-
-def _keep(params: Params, rng: Array) -> Params:
-  """Starts a phase with what the one before ended with."""
-  del rng
-  return params
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
@@ -241,32 +233,26 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   folder = pathlib.Path(workdir)
   params: Params | None = None
   for number, phase in enumerate(_PHASES):
-    steps = config[f'{phase}_steps']
-    print(f'{phase}: {steps} updates', flush=True)
+    print(f'{phase}: {config[f"{phase}_steps"]} updates', flush=True)
     # Each phase has objects of its own.
     seed = config.seed * len(_PHASES) + number
     batches = pairs.PairBatches(
       pairs.PairSpec(seed=seed, **config.data), maker, workers=config.workers
     )
     try:
-      params = loop.train(
+      params = loop.train_phase(
+        phase,
         state_lib.Stage(
-          init=init if params is None else functools.partial(_keep, params),
+          init=init if params is None else state_lib.start_from(params),
           loss=_make_loss(phase, module, heads, maker, config.loss),
           batches=batches,
           # Without texts there is nothing to ask.
           evaluate=None if phase == TOWER else evaluate,
           trainable=functools.partial(_is_trained, phase),
         ),
-        steps=steps,
-        seed=config.seed,
-        optimizer=config[f'{phase}_optimizer'].to_dict(),
-        log_every=config.log_every,
-        checkpoint_every=config.checkpoint_every,
-        evaluate_every=config.evaluate_every,
-        workdir=folder / phase,
-        mesh=config.mesh.to_dict(),
-        config=config.to_dict(),
+        config=config,
+        settings=config.to_dict(),
+        folder=folder,
       )
     finally:
       batches.close()

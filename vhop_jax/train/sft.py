@@ -13,6 +13,7 @@ from vhop_jax import errors
 from vhop_jax.data import routes as routes_lib
 from vhop_jax.evaluate import routing
 from vhop_jax.losses import contrastive
+from vhop_jax.models import embedder as embedder_lib
 from vhop_jax.models import pretrained
 from vhop_jax.models import sequence as sequence_lib
 from vhop_jax.train import loop
@@ -89,9 +90,7 @@ def _make_loss(
       {'params': params}, *args, method=method
     )
     count = candidate_visual.shape[0]
-    documents = jax.tree.map(
-      lambda x: jnp.broadcast_to(x, (count, *x.shape[1:])), document
-    )
+    documents = embedder_lib.repeat_rows(document, count)
     gallery = apply(documents, candidate_visual, method='embed_gallery')
     states = apply(
       sequence_lib.from_batch('prefix', batch),
@@ -188,9 +187,10 @@ def _train_phase(
   frozen = 'gallery' if phase == 'warmup' else None
   steps = config[f'{phase}_steps']
   print(f'{phase}: {steps} updates, frozen: {frozen}', flush=True)
-  trained = loop.train(
+  trained = loop.train_phase(
+    phase,
     state_lib.Stage(
-      init=lambda rng: params,
+      init=state_lib.start_from(params),
       loss=_make_loss(model, **_loss_settings(config)),
       batches=routes_lib.make_batches(
         routes, model.embedder.maker, seed=config.seed, **config.data
@@ -198,16 +198,9 @@ def _train_phase(
       evaluate=evaluate,
       trainable=lambda path: path[0] != frozen,
     ),
-    steps=steps,
-    seed=config.seed,
-    optimizer=config[f'{phase}_optimizer'].to_dict(),
-    log_every=config.log_every,
-    checkpoint_every=config.checkpoint_every,
-    evaluate_every=config.evaluate_every,
-    workdir=folder / phase,
-    mesh=config.mesh.to_dict(),
-    config=settings,
-    best_metric=config.best_metric or None,
+    config=config,
+    settings=settings,
+    folder=folder,
   )
   return jax.device_get(trained)
 

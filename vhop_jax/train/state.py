@@ -72,6 +72,11 @@ class Stage:
   trainable: Callable[[Path], bool] = _train_all
 
 
+def start_from(params: Params) -> Callable[[Array], Params]:
+  """Returns a `Stage.init` that starts with parameters made before."""
+  return lambda rng: params
+
+
 def make_path(key_path: tuple[Any, ...]) -> Path:
   """Turns JAX's key path into names, e.g. ('decoder', 'norm', 'scale')."""
   return tuple(
