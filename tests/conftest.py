@@ -89,11 +89,32 @@ def other_folder(pool, tmp_path_factory):
 
 
 @pytest.fixture(scope='session')
+def maker():
+  """Returns the layout of the tiny models' sequences."""
+  from tests.models import micro
+  from vhop_jax.models import pretrained
+
+  return pretrained.make_maker(micro.SETTINGS)
+
+
+@pytest.fixture(scope='session')
 def embedder():
   """Returns a random embedding model of very small size."""
   from tests.models import micro
 
   return micro.make_embedder()
+
+
+@pytest.fixture(scope='session')
+def embedder_file(embedder, tmp_path_factory):
+  """Returns a file that holds the embedding model."""
+  from vhop_jax.models import parameter_file
+
+  path = tmp_path_factory.mktemp('embedder') / 'embedder.safetensors'
+  parameter_file.save_params(
+    path, embedder.params, {'model': embedder.settings}
+  )
+  return path
 
 
 @pytest.fixture(scope='session')

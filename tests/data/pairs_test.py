@@ -7,10 +7,9 @@ import hashlib
 import numpy as np
 import pytest
 
+from tests import reading
 from vhop_jax import errors
 from vhop_jax.data import pairs
-from vhop_jax.models import sequence as sequence_lib
-from vhop_jax.models import tokenizer as tokenizer_lib
 from vhop_jax.worlds import objects as objects_lib
 
 SPEC = pairs.PairSpec(
@@ -33,13 +32,6 @@ SPEC = pairs.PairSpec(
   max_caption_tokens=30,
 )
 PICTURES = 3 * 3 + 2
-
-
-@pytest.fixture(scope='module')
-def maker():
-  return sequence_lib.SequenceMaker(
-    tokenizer_lib.load_tokenizer(), template='tiny', grid=(1, 2)
-  )
 
 
 @pytest.fixture(scope='module')
@@ -73,13 +65,7 @@ def assert_equal(a, b):
 
 
 def read_texts(maker, batch, name):
-  """Returns the words of each text, without the template's tokens."""
-  names = {i: word for word, i in maker.tokenizer.get_vocab().items()}
-  texts = []
-  for row in batch[f'{name}/tokens']:
-    words = [names[int(i)] for i in row]
-    texts.append(words[: words.index('<|im_end|>')])
-  return texts
+  return [reading.read_text(maker, row) for row in batch[f'{name}/tokens']]
 
 
 def list_pictures(groups):
@@ -89,21 +75,6 @@ def list_pictures(groups):
     for group in groups
     for members in group.members
   ]
-
-
-def parse_query(words):
-  """Returns side, relation and colour of a single-hop instruction."""
-  text = ' '.join(words)
-  side = None
-  for name in ('left', 'right'):
-    if f'the object on the {name}' in text:
-      side = name
-      text = text.replace(f'the object on the {name}', '')
-  relations = [r for r in ('left', 'right') if f'{r} of' in text]
-  colours = [word for word in text.split() if word in objects_lib.COLOURS]
-  assert len(relations) < 2
-  assert len(colours) < 2
-  return side, (relations or [None])[0], (colours or [None])[0]
 
 
 def test_queries_positives_are_what_their_words_say(groups, maker):
@@ -117,23 +88,14 @@ def test_queries_positives_are_what_their_words_say(groups, maker):
     batch['query_positive'],
     strict=True,
   ):
-    side, relation, colour = parse_query(words)
+    side, relation, colour = reading.parse_single_hop(words)
     shown = pictures[source]
     assert (side is None) == (len(shown) == 1)
     carried = shown[-1 if side == 'right' else 0]
-    expected = []
-    for i, objects in enumerate(pictures):
-      place = (
-        [o.uid for o in objects].index(carried.uid)
-        if (carried in objects and len(objects) == 2 and i != source)
-        else None
-      )
-      expected.append(
-        place is not None
-        and relation in (None, ('left', 'right')[place])
-        and colour in (None, objects[1 - place].colour)
-      )
-    assert positive.tolist() == expected
+    fitting = reading.find_fitting(
+      pictures, carried.uid, {source}, relation=relation, colour=colour
+    )
+    assert positive.tolist() == [i in fitting for i in range(len(pictures))]
     assert positive.any()
     kinds[relation is not None, colour is not None] += 1
   # Precise, vague, and both kinds of partial queries are there.
@@ -267,7 +229,7 @@ def test_shares_of_vague_and_partial_queries_are_kept(groups, maker):
     found = {
       (relation is not None, colour is not None)
       for _, relation, colour in map(
-        parse_query, read_texts(maker, batch, 'query')
+        reading.parse_single_hop, read_texts(maker, batch, 'query')
       )
     }
     assert found == wanted

@@ -7,11 +7,10 @@ import re
 import numpy as np
 import pytest
 
+from tests import reading
 from vhop_jax import errors
 from vhop_jax.data import routes as routes_lib
 from vhop_jax.index import gallery as gallery_lib
-from vhop_jax.models import sequence as sequence_lib
-from vhop_jax.models import tokenizer as tokenizer_lib
 from vhop_jax.worlds import builder, prompt
 from vhop_jax.worlds import objects as objects_lib
 from vhop_jax.worlds import world as world_lib
@@ -30,13 +29,6 @@ SETTINGS = {
 
 
 @pytest.fixture(scope='module')
-def maker():
-  return sequence_lib.SequenceMaker(
-    tokenizer_lib.load_tokenizer(), template='tiny', grid=(1, 2)
-  )
-
-
-@pytest.fixture(scope='module')
 def route_set(world):
   """Returns the world's routes; the visual tokens of image i are all i."""
   visual = np.zeros((len(world.images), 2, 3), np.float32)
@@ -48,19 +40,11 @@ def route_set(world):
   )
 
 
-def find_fitting(world, hop, source, carried, seen):
-  """Finds by looking at every image what satisfies a hop."""
-  found = {}
-  for i, image in enumerate(world.images):
-    uids = [o.uid for o in image.objects]
-    if carried not in uids or len(uids) != 2 or i == source or i in seen:
-      continue
-    place = uids.index(carried)
-    other = image.objects[1 - place]
-    if ('leftof', 'rightof')[place] == hop.relation:
-      if other.colour == hop.colour:
-        found[i] = other.uid
-  return found
+def find_fitting(world, hop, carried, seen):
+  pictures = [image.objects for image in world.images]
+  return reading.find_fitting(
+    pictures, carried, seen, relation=hop.relation, colour=hop.colour
+  )
 
 
 def test_routes_follow_the_links(world):
@@ -77,7 +61,7 @@ def test_routes_follow_the_links(world):
     for hop, gold, equals in zip(
       query.hops, route.chain, route.equals, strict=True
     ):
-      fitting = find_fitting(world, hop, source, carried, seen)
+      fitting = find_fitting(world, hop, carried, seen)
       assert gold - offset in fitting
       others = sorted(offset + i for i in fitting if i != gold - offset)
       assert list(equals) == others
@@ -106,7 +90,7 @@ def test_walks_are_all_that_can_be_asked_from_a_query_image(world):
     for relation in relations:
       for colour in objects_lib.COLOURS:
         hop = world_lib.Hop(relation, colour)
-        fitting = find_fitting(world, hop, chain[-1], carried, set(chain))
+        fitting = find_fitting(world, hop, carried, chain)
         for image, other in fitting.items():
           found |= follow((*chain, image), (*hops, hop), other)
     return found

@@ -68,11 +68,11 @@ def count_right(world, trajectories):
   return outcomes.values['exact_chain'].mean()
 
 
-def test_best_path_search_sees_through_dead_ends(world, monkeypatch):
+def test_best_path_search_sees_through_dead_ends(world, model, monkeypatch):
   monkeypatch.setattr(
     gallery_lib, 'embed_queries', oracle.make_embed_queries(world)
   )
-  gallery, model = oracle.make_gallery(world), oracle.make_model()
+  gallery = oracle.make_gallery(world)
 
   def search(beam):
     return baselines.search_best_path(model, gallery, beam=beam, wording=0)
@@ -84,10 +84,10 @@ def test_best_path_search_sees_through_dead_ends(world, monkeypatch):
   assert count_right(world, search(1)) < 1
 
 
-def test_best_path_search_is_refused_where_no_hop_is_told(make_world):
+def test_best_path_search_is_refused_where_no_hop_is_told(make_world, model):
   world = make_world(prompt='vague')
   with pytest.raises(ValueError, match='vague'):
     baselines.search_best_path(
-      oracle.make_model(), oracle.make_gallery(world), beam=2, wording=0
+      model, oracle.make_gallery(world), beam=2, wording=0
     )
   assert isinstance(world, world_lib.World)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 import dataclasses
+import types
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -126,3 +127,9 @@ def without_query() -> Callable[[World, str], World]:
     return dataclasses.replace(world, queries=kept)
 
   return drop
+
+
+@pytest.fixture
+def model(maker) -> types.SimpleNamespace:
+  """Returns what the measures need of a model whose embeddings are faked."""
+  return types.SimpleNamespace(maker=maker)

@@ -4,27 +4,22 @@ import json
 
 import pytest
 
-from vhop_jax import main as main_lib
-from vhop_jax.models import parameter_file, pretrained
+from tests import command
+from vhop_jax.models import pretrained
 
 pytestmark = pytest.mark.usefixtures('quick_compile')
 
 
 @pytest.fixture(scope='module')
-def program(embedder, router, folder, other_folder, tmp_path_factory):
+def program(embedder_file, router, folder, other_folder, tmp_path_factory):
   """Returns a function that evaluates a random router."""
-  models = tmp_path_factory.mktemp('models')
-  parameter_file.save_params(
-    models / 'embedder.safetensors',
-    embedder.params,
-    {'model': embedder.settings},
-  )
-  pretrained.save_router(models / 'router.safetensors', router, training={})
+  router_file = tmp_path_factory.mktemp('router') / 'router.safetensors'
+  pretrained.save_router(router_file, router, training={})
 
   def run(workdir, **changes):
     values = {
-      'embedder': models / 'embedder.safetensors',
-      'router': models / 'router.safetensors',
+      'embedder': embedder_file,
+      'router': router_file,
       'training': '',
       'dev': folder,
       'test': f"('{other_folder}',)",
@@ -35,10 +30,7 @@ def program(embedder, router, folder, other_folder, tmp_path_factory):
       'wrong': 2,
       **changes,
     }
-    flags = [f'--config.{name}={value}' for name, value in values.items()]
-    return main_lib.main(
-      ['main', '--config=configs/evaluate.py', f'--workdir={workdir}', *flags]
-    )
+    return command.run_stage('evaluate', workdir, values)
 
   return run
 
@@ -83,7 +75,4 @@ def test_without_a_router_the_baselines_are_measured(program, tmp_path):
 )
 def test_bad_input_is_one_line(program, tmp_path, capsys, changes, code, words):
   assert program(tmp_path, **changes) == code
-  lines = capsys.readouterr().err.splitlines()
-  assert len(lines) == 1
-  assert lines[0].startswith('error: ')
-  assert words in lines[0]
+  command.assert_one_line_error(capsys, words)

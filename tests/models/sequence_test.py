@@ -5,6 +5,7 @@ import pytest
 import tokenizers
 from tokenizers import models, pre_tokenizers
 
+from tests import reading
 from vhop_jax import errors
 from vhop_jax.models import sequence as sequence_lib
 from vhop_jax.models import tokenizer as tokenizer_lib
@@ -24,11 +25,6 @@ def make_maker(grid=(1, 2)):
 @pytest.fixture(scope='module')
 def maker():
   return make_maker()
-
-
-def read_words(maker, tokens):
-  names = {i: word for word, i in maker.tokenizer.get_vocab().items()}
-  return [names[int(i)] for i in tokens]
 
 
 def test_tiny_query_by_hand(maker):
@@ -71,7 +67,7 @@ def test_several_images_have_markers_of_their_own(maker):
   made = maker.queries(['it?'], images=2)
   image = ['<|vision_start|>', '<|image_pad|>', '<|image_pad|>']
   image.append('<|vision_end|>')
-  assert read_words(maker, made.tokens[0]) == [
+  assert reading.read_words(maker, made.tokens[0]) == [
     'it', '?', '<|im_end|>', *image, *image, '<|endoftext|>'
   ]  # fmt: skip
   index = [TEXT] * 4 + [0, 1] + [TEXT] * 2 + [2, 3] + [TEXT] * 2
@@ -95,7 +91,7 @@ def test_segment_is_an_image_and_the_state_token(maker):
 def test_text_has_no_image(maker):
   made = maker.texts(['find', 'find it'], length=6)
   assert (made.visual_index == TEXT).all()
-  assert read_words(maker, made.tokens[1][:5]) == [
+  assert reading.read_words(maker, made.tokens[1][:5]) == [
     'find', 'it', '.', '<|im_end|>', '<|endoftext|>'
   ]  # fmt: skip
   assert made.mask.sum(axis=1).tolist() == [4, 5]
@@ -171,7 +167,7 @@ def test_template_of_qwen3_vl_embedding():
   )
 
   def read(made):
-    return ''.join(read_words(maker, made.tokens[0]))
+    return ''.join(reading.read_words(maker, made.tokens[0]))
 
   def wrap(system, user):
     return (

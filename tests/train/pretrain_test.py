@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vhop_jax import main as main_lib
+from tests import command
 from vhop_jax.models import pretrained
 from vhop_jax.train import pretrain
 
@@ -97,10 +97,7 @@ def run(workdir, **changes):
     'mesh.data': 1,
     **changes,
   }
-  flags = [f'--config.{name}={value}' for name, value in values.items()]
-  return main_lib.main(
-    ['main', '--config=configs/pretrain.py', f'--workdir={workdir}', *flags]
-  )
+  return command.run_stage('pretrain', workdir, values)
 
 
 def test_short_run_writes_a_model_that_embeds(tmp_path, capsys):
@@ -156,10 +153,7 @@ def test_each_phase_trains_its_part(phase, path, trained):
 )
 def test_bad_settings_are_one_line(tmp_path, capsys, changes, words):
   assert run(tmp_path, **changes) == 2
-  lines = capsys.readouterr().err.splitlines()
-  assert len(lines) == 1
-  assert lines[0].startswith('error: ')
-  assert words in lines[0]
+  command.assert_one_line_error(capsys, words)
 
 
 def test_missing_world_is_one_line(tmp_path, capsys):

@@ -8,11 +8,11 @@ import numpy as np
 import optax
 import pytest
 
+from tests import command
 from tests.models import micro, quick
 from vhop_jax import errors
-from vhop_jax import main as main_lib
 from vhop_jax.data import routes as routes_lib
-from vhop_jax.models import parameter_file, pretrained
+from vhop_jax.models import pretrained
 from vhop_jax.train import sft
 
 pytestmark = pytest.mark.usefixtures('quick_compile')
@@ -181,16 +181,12 @@ def test_noise_moves_the_visual_tokens_and_follows_its_key(router, batch):
 
 
 @pytest.fixture(scope='module')
-def program(embedder, folder, other_folder, tmp_path_factory):
+def program(embedder_file, folder, other_folder):
   """Returns a function that runs the stage by its command line."""
-  path = tmp_path_factory.mktemp('sft') / 'embedder.safetensors'
-  parameter_file.save_params(
-    path, embedder.params, {'model': embedder.settings}
-  )
 
   def run(workdir, **changes):
     values = {
-      'embedder': path,
+      'embedder': embedder_file,
       'worlds': other_folder,
       'dev': folder,
       'warmup_steps': 2,
@@ -204,10 +200,7 @@ def program(embedder, folder, other_folder, tmp_path_factory):
       'mesh.data': 1,
       **changes,
     }
-    flags = [f'--config.{name}={value}' for name, value in values.items()]
-    return main_lib.main(
-      ['main', '--config=configs/sft.py', f'--workdir={workdir}', *flags]
-    )
+    return command.run_stage('sft', workdir, values)
 
   return run
 
@@ -272,10 +265,7 @@ def test_bad_settings_are_one_line(
   program, tmp_path, capsys, changes, code, words
 ):
   assert program(tmp_path, **changes) == code
-  lines = capsys.readouterr().err.splitlines()
-  assert len(lines) == 1
-  assert lines[0].startswith('error: ')
-  assert words in lines[0]
+  command.assert_one_line_error(capsys, words)
 
 
 def test_training_on_the_held_out_world_is_refused(

@@ -1,0 +1,19 @@
+"""Runs stages by their command line."""
+
+from vhop_jax import main as main_lib
+
+
+def run_stage(name, workdir, values):
+  """Runs `configs/<name>.py` with overrides; returns the exit code."""
+  flags = [f'--config.{key}={value}' for key, value in values.items()]
+  return main_lib.main(
+    ['main', f'--config=configs/{name}.py', f'--workdir={workdir}', *flags]
+  )
+
+
+def assert_one_line_error(capsys, words):
+  """Checks that an error was printed as one line that has these words."""
+  lines = capsys.readouterr().err.splitlines()
+  assert len(lines) == 1
+  assert lines[0].startswith('error: ')
+  assert words in lines[0]
