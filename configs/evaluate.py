@@ -24,7 +24,12 @@ def get_config(arg=None):
     'runs/worlds/test_w2',
     'runs/worlds/test_w3',
   )
+  # Of retrievers without gates, and at most of a router with gates.
   config.decisions = 5
+  config.budget = 16
+  # Of a router with gates: chains that its beam keeps, images of the longest.
+  config.router_beam = 8
+  config.longest = 6
   # Partial paths that best-path search keeps.
   config.beam = 16
   # Pictures in the report.

@@ -2,17 +2,31 @@ r"""Pretrains the tiny embedding model on endless rendered pairs.
 
 python -m vhop_jax.main --config=configs/pretrain.py \
       --workdir=runs/pretrain
+
+The argument `longer` trains what that wrote for as long again, on new pairs:
+
+python -m vhop_jax.main --config=configs/pretrain.py:longer \
+      --workdir=runs/pretrain_longer
 """
 
 import ml_collections
 
 
 def get_config(arg=None):
-  """Returns the settings; takes no argument."""
-  del arg
+  """Returns the settings.
+
+  Args:
+    arg: None, or 'longer' to go on from the result.
+  """
+  if arg not in (None, 'longer'):
+    raise ValueError(
+      f"configs/pretrain.py:{arg}: the argument is 'longer' or none"
+    )
   config = ml_collections.ConfigDict()
   config.stage = 'pretrain'
   config.seed = 0
+  # The parameter file that training starts from; '' starts at random.
+  config.embedder = ''
   # Updates of the vision tower alone, of the text encoder on the frozen
   # tower, and of both.
   config.tower_steps = 550
@@ -89,6 +103,11 @@ def get_config(arg=None):
   config.joint_optimizer = dict(optimizer, lr=1e-3, schedule='cosine')
   # A world to measure on, built beforehand; '' measures nothing.
   config.world = 'runs/worlds/dev'
+  if arg == 'longer':
+    config.seed = 1
+    config.embedder = 'runs/pretrain/embedder.safetensors'
+    config.tower_steps = config.text_steps = 0
+    config.joint_steps = 5000
   config.mesh = dict(data=-1, fsdp=1, tensor=1)
   config.log_every = 20
   config.checkpoint_every = 100

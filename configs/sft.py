@@ -2,7 +2,9 @@ r"""Trains the router on gold chains, from the embedding model.
 
   python -m vhop_jax.main --config=configs/sft.py --workdir=runs/sft
 
-The argument `paper` takes a single world of 500 families:
+The argument `turns` trains the gates too, on demonstrations that take wrong
+turns and come back; `paper` takes a single world of 500 families, with gold
+chains alone:
 
   python -m vhop_jax.main --config=configs/sft.py:paper --workdir=runs/paper
 """
@@ -14,10 +16,13 @@ def get_config(arg=None):
   """Returns the settings.
 
   Args:
-    arg: None, or 'paper' for one training world.
+    arg: None, 'turns' for demonstrations with wrong turns, or 'paper' for one
+      training world.
   """
-  if arg not in (None, 'paper'):
-    raise ValueError(f"configs/sft.py:{arg}: the argument is 'paper' or none")
+  if arg not in (None, 'turns', 'paper'):
+    raise ValueError(
+      f"configs/sft.py:{arg}: the argument is 'turns', 'paper' or none"
+    )
   config = ml_collections.ConfigDict()
   config.stage = 'sft'
   config.seed = 0
@@ -40,16 +45,29 @@ def get_config(arg=None):
     # replaced by other walks through the same family.
     reword=True,
     walk_frac=0.5,
+    # Of a demonstration; its wrong turns, none here.
+    decisions=3,
+    turns=dict(wrong_frac=0.0, equal_frac=0.8, deeper_frac=0.25),
     threads=2,
   )
   if arg == 'paper':
     config.data.update(reword=False, walk_frac=0.0)
+  config.temperature = 0.05
   config.loss = dict(
-    temperature=0.05,
     equals='ignored',
     noise=0.2,
     false_negative_margin=0.1,
+    # Without wrong turns there is nothing for the gates to learn.
+    gate_weight=0.0,
+    # Whether a rejected image may come back once its parent is rejected.
+    forgets=False,
   )
+  if arg == 'turns':
+    config.data.decisions = 12
+    config.data.turns.wrong_frac = 0.35
+    config.loss.gate_weight = 0.5
+  # Decisions of a rollout, which the gates are told.
+  config.budget = 16
   optimizer = dict(
     lr=1.5e-3,
     b1=0.9,

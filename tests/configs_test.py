@@ -48,12 +48,22 @@ def test_worlds_that_configs_name_are_splits():
       assert pathlib.Path(folder).name in names
 
 
+def test_longer_pretraining_goes_on_from_the_first_on_other_pairs():
+  pretrain = next(path for path in CONFIGS if path.stem == 'pretrain')
+  first, longer = load(pretrain), load(pretrain, 'longer')
+  assert longer.embedder
+  assert longer.seed != first.seed
+  assert longer.model == first.model
+  with pytest.raises(ValueError, match='pretrain.py:other'):
+    load(pretrain, 'other')
+
+
 def test_shipped_model_was_made_by_the_config():
   _, metadata = parameter_file.load_params(pretrained.SHIPPED['tiny'])
   pretrain = next(path for path in CONFIGS if path.stem == 'pretrain')
   made = metadata['training']
   # As the file holds it: JSON has no tuples.
-  now = json.loads(json.dumps(load(pretrain).to_dict()))
+  now = json.loads(json.dumps(load(pretrain, 'longer').to_dict()))
   # How often it was logged makes no difference.
   for name in ('model', 'data', 'loss', 'seed'):
     assert made[name] == now[name]

@@ -123,3 +123,11 @@ def router(embedder):
   from tests.models import micro
 
   return micro.make_router(embedder)
+
+
+@pytest.fixture(scope='session')
+def open_router(router):
+  """Returns the router with gates that are often open."""
+  from tests.models import micro
+
+  return micro.open_gates(router)

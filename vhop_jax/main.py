@@ -17,6 +17,7 @@ from vhop_jax import errors
 _STAGES = {
   'pretrain': 'vhop_jax.train.pretrain',
   'sft': 'vhop_jax.train.sft',
+  'imitation': 'vhop_jax.train.imitation',
   'evaluate': 'vhop_jax.evaluate.main',
 }
 

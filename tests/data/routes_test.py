@@ -24,6 +24,8 @@ SETTINGS = {
   'max_text_tokens': 64,
   'reword': False,
   'walk_frac': 0.0,
+  'decisions': 3,
+  'turns': {'wrong_frac': 0.0, 'equal_frac': 0.5, 'deeper_frac': 0.3},
   'threads': 2,
 }
 
@@ -177,10 +179,15 @@ def make_batches(route_set, maker, **changes):
   return routes_lib.make_batches(route_set, maker, **{**SETTINGS, **changes})
 
 
+def read_chains(batch):
+  """Returns the images of each row's gold chain, known by their tokens."""
+  return batch['candidate_visual'][batch['chain']][:, :, 0, 0].astype(int)
+
+
 def match_routes(route_set, batch):
   """Returns the route of each row, known by its images."""
   queries = batch['query_visual'][:, 0, 0].astype(int)
-  chains = batch['selected_visual'][:, :, 0, 0].astype(int)
+  chains = read_chains(batch)
   known = {(r.query_image, r.chain): r for r in route_set.routes}
   return [
     known[int(query), tuple(chain.tolist())]
@@ -238,7 +245,7 @@ def test_walks_take_the_place_of_routes(route_set, maker):
   for _ in range(10):
     batch = next(batches)
     queries = batch['query_visual'][:, 0, 0].astype(int)
-    chains = batch['selected_visual'][:, :, 0, 0].astype(int)
+    chains = read_chains(batch)
     for query, chain in zip(queries, chains, strict=True):
       known = {walk.chain for walk in route_set.walks[int(query)]}
       assert tuple(chain.tolist()) in known

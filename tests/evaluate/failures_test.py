@@ -1,6 +1,6 @@
 import pytest
 
-from vhop_jax.evaluate import failures
+from vhop_jax.evaluate import failures, scores
 from vhop_jax.evaluate.failures import Judge
 from vhop_jax.evaluate.scores import Trajectory
 
@@ -141,6 +141,7 @@ def test_breakdown_counts_failures_and_sets_the_recovered_apart(make_world):
   ]
   breakdown = failures.compute_breakdown([(judge, trajectories)])
   assert breakdown == {
+    'criterion': 'no valid answer in the stack',
     'queries': 6,
     'failed': 4,
     'recovered': 1,
@@ -153,14 +154,68 @@ def test_breakdown_counts_failures_and_sets_the_recovered_apart(make_world):
       'relation and colour': [0, 0, 0],
       'repeated image': [0, 0, 0],
       'stopped early': [0, 0, 1],
+      'after the answer': [0, 0, 0],
+      'gold image rejected': [0, 0, 0],
+      'out of budget': [0, 0, 0],
     },
   }
+
+
+def _decide(query_id, *acts):
+  """Returns what a router with gates did: image numbers, 'back', 'stop'."""
+  stack, decisions = [], []
+  for act in acts:
+    kind, image = {'back': 'backtrack', 'stop': 'stop'}.get(act, 'select'), None
+    if kind == 'select':
+      image = f'{act:05d}'
+      stack.append(image)
+    elif kind == 'backtrack':
+      image = stack.pop()
+    decisions.append(scores.Decision(kind, image, 0.5, 0.1, 0.2))
+  ended = scores.STOP if acts[-1] == 'stop' else scores.BUDGET
+  return Trajectory(
+    query_id, tuple(stack), ended=ended, decisions=tuple(decisions)
+  )
+
+
+@pytest.mark.parametrize(
+  ('acts', 'failure'),
+  [
+    ((1, 2, 3, 'stop'), None),
+    ((7, 'back', 1, 9, 'back', 2, 3, 'stop'), None),
+    ((7, 2, 'stop'), ('dead end', 1)),
+    ((1, 9, 'back', 8, 'stop'), ('wrong object', 2)),
+    ((1, 'back', 7, 'stop'), ('gold image rejected', 1)),
+    ((1, 2, 3, 'back', 9, 'stop'), ('gold image rejected', 3)),
+    ((1, 2, 'stop'), ('stopped early', 3)),
+    ((1, 2, 3, 9, 'stop'), ('after the answer', 3)),
+    ((1, 2, 9, 'back'), ('out of budget', 3)),
+    ((7, 8), ('out of budget', 1)),
+    ((1, 2, 3), ('out of budget', 3)),
+  ],
+)
+def test_failures_of_a_router_with_gates(make_world, acts, failure):
+  judge = Judge(make_world())
+  trajectory = _decide('0_leftof', *acts)
+  assert judge.find_failure(trajectory) == failure
+  other = _decide('0_rightof', 4, 5, 6, 'stop')
+  breakdown = failures.compute_breakdown([(judge, [trajectory, other])])
+  assert breakdown['criterion'] == 'did not stop on a valid answer'
+  assert breakdown['failed'] == (failure is not None)
+  assert breakdown['recovered'] == 0
+  if failure:
+    assert breakdown['counts'][failure[0]][failure[1] - 1] == 1
 
 
 def test_every_image_has_one_verdict_at_every_hop(make_world):
   for prompt in ('precise', 'vague'):
     judge = Judge(make_world(families=2, prompt=prompt))
-    known = {failures.GOLD, *failures.FAILURES} - {failures.STOPPED_EARLY}
+    known = {failures.GOLD, *failures.FAILURES} - {
+      failures.STOPPED_EARLY,
+      failures.AFTER_ANSWER,
+      failures.GOLD_REJECTED,
+      failures.OUT_OF_BUDGET,
+    }
     for query in judge.queries.values():
       for chain in query.chains:
         for hop in range(3):

@@ -1,3 +1,4 @@
+import dataclasses
 import io
 
 import numpy as np
@@ -49,6 +50,24 @@ def test_pictures_stand_unchanged_in_their_frames():
   bottom, left = rows.max() + 1, columns.min()
   window = drawn[bottom - 4 - 128 : bottom - 4, left + 4 : left + 4 + 192]
   np.testing.assert_array_equal(window, expected)
+
+
+def test_frame_of_a_rejected_picture_is_dashed():
+  frame = _frame('gold')
+  whole = np.asarray(figures.draw_panel(_panel(frame)))
+  dashed = np.asarray(
+    figures.draw_panel(_panel(dataclasses.replace(frame, is_rejected=True)))
+  )
+  green = ImageColor.getrgb(figures.KIND_COLOURS['gold'])
+  before = (whole == green).all(axis=2)
+  after = (dashed == green).all(axis=2)
+  assert not (after & ~before).any()
+  lost = before & ~after
+  # The tag above stays, and so does the picture.
+  rows, columns = np.nonzero(lost)
+  assert rows.min() >= np.nonzero(before)[0].min() + 22
+  assert 200 < lost.sum() < before.sum() / 2
+  np.testing.assert_array_equal(whole[~before], dashed[~before])
 
 
 def test_seven_pictures_take_two_rows_and_long_captions_more_height():

@@ -24,6 +24,9 @@ def program(embedder_file, router, folder, other_folder, tmp_path_factory):
       'dev': folder,
       'test': f"('{other_folder}',)",
       'decisions': 4,
+      'budget': 9,
+      'router_beam': 2,
+      'longest': 4,
       'beam': 2,
       'families': 1,
       'right': 1,
@@ -55,6 +58,19 @@ def test_every_row_is_measured_and_reported(program, tmp_path, capsys):
   printed = capsys.readouterr().out
   assert all(name in printed for name in rows)
   assert f'the report: {tmp_path / "report.html"}' in printed
+
+
+def test_router_with_gates_has_rows_of_its_own(program, open_router, tmp_path):
+  router_file = tmp_path / 'open.safetensors'
+  pretrained.save_router(router_file, open_router, training={})
+  assert program(tmp_path / 'out', router=router_file) == 0
+  metrics = json.loads((tmp_path / 'out' / 'metrics.json').read_text())
+  assert [
+    row['name'] for row in metrics['rows'] if 'success' in row['metrics']
+  ] == [
+    'SFT router',
+    'SFT router, beam',
+  ]
 
 
 def test_without_a_router_the_baselines_are_measured(program, tmp_path):

@@ -37,8 +37,9 @@ def score(router, gallery):
     states = router.module.apply(
       {'params': router.params},
       prefix,
-      maker.segments(1),
+      maker.decisions(),
       visual,
+      np.zeros(selected.shape[:2], int),
       selected,
       method='encode_states',
     )
@@ -84,6 +85,58 @@ def test_greedy_selection_follows_the_scores(router, gallery, score):
     np.testing.assert_allclose(trajectory.scores, scores.max(axis=1), atol=1e-4)
 
 
+def test_gated_routing_tells_what_was_decided(open_router, source):
+  gallery = routing.make_gallery(open_router, source)
+  made = routing.route(open_router, gallery, budget=9)
+  kinds, ends = set(), set()
+  for query, trajectory in zip(gallery.world.queries, made, strict=True):
+    assert trajectory.query_id == query.id
+    stack = []
+    for decision in trajectory.decisions:
+      kinds.add(decision.kind)
+      if decision.kind == 'select':
+        assert decision.image not in (query.image, *stack)
+        assert abs(decision.score) <= 1.001
+        stack.append(decision.image)
+      elif decision.kind == 'backtrack':
+        assert decision.p_backtrack > 0.5 >= decision.p_stop
+        assert decision.image == stack.pop()
+      else:
+        assert decision.p_stop > 0.5
+    assert trajectory.selected == tuple(stack)
+    assert len(trajectory.scores) == len(stack)
+    assert (trajectory.decisions[-1].kind == 'stop') == (
+      trajectory.ended == 'stop'
+    )
+    assert trajectory.ended == 'stop' or len(trajectory.decisions) == 9
+    ends.add(trajectory.ended)
+  assert kinds == {'select', 'backtrack', 'stop'}
+  assert ends == {'stop', 'budget'}
+
+
+def test_stopping_can_be_bound_to_the_hop_count(open_router, source):
+  gallery = routing.make_gallery(open_router, source)
+  for trajectory in routing.route(
+    open_router, gallery, budget=9, stops_at_hops=True
+  ):
+    if trajectory.ended == 'stop':
+      assert len(trajectory.selected) == 3
+
+
+def test_searched_chains_are_stopped_ones(open_router, source):
+  gallery = routing.make_gallery(open_router, source)
+  for query, trajectory in zip(
+    gallery.world.queries,
+    routing.search_chains(open_router, gallery, longest=3, width=2),
+    strict=True,
+  ):
+    assert trajectory.ended == 'stop'
+    assert 1 <= len(trajectory.selected) <= 3
+    assert len(set(trajectory.selected)) == len(trajectory.scores)
+    assert query.image not in trajectory.selected
+    assert all(abs(score) <= 1.001 for score in trajectory.scores)
+
+
 def test_teacher_forced_ranks_by_plain_loops(router, gallery, score):
   world = gallery.world
   ranks = routing.compute_teacher_forced_ranks(router, gallery)
@@ -95,7 +148,8 @@ def test_teacher_forced_ranks_by_plain_loops(router, gallery, score):
 
 
 def test_measures_are_those_of_the_world(router, source, gallery):
-  measures = routing.measure(router, source, steps=STEPS)
+  measures = routing.measure(router, source, steps=STEPS, budget=9)
+  assert 'success' not in measures
   ranks = routing.compute_teacher_forced_ranks(router, gallery)
   assert measures['hop2_r1'] == pytest.approx(np.mean(ranks[:, 1] <= 1))
   assert measures['hop3_r2'] == pytest.approx(np.mean(ranks[:, 2] <= 2))
@@ -108,6 +162,21 @@ def test_measures_are_those_of_the_world(router, source, gallery):
     )
   ]
   assert measures['set_success'] == pytest.approx(np.mean(found))
+
+
+def test_gates_are_measured_where_they_were_trained(open_router, source):
+  measures = routing.measure(open_router, source, steps=STEPS, budget=9)
+  routed = routing.route(
+    open_router, routing.make_gallery(open_router, source), budget=9
+  )
+  assert measures['decisions'] == pytest.approx(
+    np.mean([len(t.decisions) for t in routed])
+  )
+  right = [
+    t.ended == 'stop' and t.selected[-1] in query.answers
+    for query, t in zip(source.world.queries, routed, strict=True)
+  ]
+  assert measures['success'] == pytest.approx(np.mean(right))
 
 
 def test_worlds_drawn_alike_are_refused(folder, other_folder):

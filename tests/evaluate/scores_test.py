@@ -1,3 +1,5 @@
+import dataclasses
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import numpy as np
@@ -60,12 +62,56 @@ def test_outcomes_follow_the_order_of_the_trajectories(make_world):
     [_stack('0_rightof', 4, 5, 6), _stack('0_leftof', 1, 9, 8)],
     answer='hops',
   )
-  assert list(outcomes.values) == list(scores.METRICS)
+  # Fixed steps cannot succeed by stopping.
+  assert ['success', *outcomes.values] == list(scores.METRICS)
   assert outcomes.values['answer_accuracy'].tolist() == [1, 0]
   assert outcomes.values['set_success'].tolist() == [1, 0]
   assert outcomes.values['path_recall'] == pytest.approx([1, 1 / 3])
   assert outcomes.values['exact_chain'].tolist() == [1, 0]
   assert outcomes.clusters == (('w1', 0), ('w1', 0))
+
+
+def test_success_is_to_stop_on_an_answer(make_world):
+  stopped = [
+    dataclasses.replace(t, ended=scores.STOP)
+    for t in (_stack('0_leftof', 1, 2, 3), _stack('0_rightof', 4, 5, 6, 9))
+  ]
+  spent = _stack('0_leftof', 1, 2, 3)
+  world = make_world()
+  for trajectories, expected in (
+    (stopped, [1, 0]),
+    ([spent, stopped[1]], [0, 0]),
+  ):
+    outcomes = scores.compute_outcomes(world, trajectories, answer='last')
+    assert outcomes.values['success'].tolist() == expected
+    assert outcomes.values['set_success'].tolist() == [1, 1]
+
+
+def test_counts_are_of_decisions(make_world):
+  def decide(*kinds):
+    return tuple(scores.Decision(k, None, 0.0, 0.0, 0.0) for k in kinds)
+
+  select, back, stop = scores.SELECTED, scores.BACKTRACKED, scores.STOPPED
+  made = scores.compute_counts(
+    make_world(),
+    [
+      Trajectory(
+        '0_leftof',
+        (),
+        ended='stop',
+        decisions=decide(select, back, select, stop),
+      ),
+      Trajectory('0_rightof', (), decisions=decide(select, select)),
+    ],
+  )
+  assert {k: v.tolist() for k, v in made.values.items()} == {
+    'decisions': [4, 2],
+    'backtracks': [1, 0],
+    'stop_rate': [1, 0],
+    'out_of_budget': [0, 1],
+  }
+  mean = scores.compute_metrics(made)['decisions']
+  assert mean == Interval(3.0, 3.0, 3.0)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 
 from vhop_jax.evaluate import strips
 from vhop_jax.evaluate.failures import Judge
-from vhop_jax.evaluate.scores import Trajectory
+from vhop_jax.evaluate.scores import Decision, Trajectory
 
 
 def _stack(query_id, *selected):
@@ -78,6 +78,39 @@ def test_wrong_trajectory_shows_the_gold_chain_below(judge, pixels):
   assert (
     gold.frames[1].caption == 'The blue ball stands right of the green tea cup.'
   )
+
+
+def test_what_a_router_took_back_is_shown_too(judge, pixels):
+  def decide(kind, image=None, stop=0.0, back=0.0):
+    image = None if image is None else f'{image:05d}'
+    return Decision(kind, image, 0.75, stop, back)
+
+  trajectory = Trajectory(
+    '1_leftof',
+    ('00011', '00012', '00013'),
+    ended='stop',
+    decisions=(
+      decide('select', 17),
+      decide('backtrack', 17, stop=0.01, back=0.97),
+      decide('select', 11),
+      decide('select', 12, stop=0.02, back=0.25),
+      decide('select', 13, stop=0.03, back=0.04),
+      decide('stop', stop=0.99, back=0.05),
+    ),
+  )
+  panel = strips.make_trajectory_panel(judge, pixels, trajectory)
+  assert panel.verdict == 'right'
+  (strip,) = panel.strips
+  query, *frames = strip.frames
+  assert query.kind == strips.QUERY
+  assert [f.image_id for f in frames] == ['00017', '00011', '00012', '00013']
+  assert [f.is_rejected for f in frames] == [True, False, False, False]
+  assert [f.kind for f in frames] == [strips.DEAD_END] + [strips.GOLD] * 3
+  assert [f.label for f in frames] == [
+    '1 · 0.75', '3 · 0.75', '4 · 0.75', '5 · 0.75 · answer'
+  ]  # fmt: skip
+  assert frames[0].caption.endswith('(stop 0.01, back 0.97)')
+  assert frames[3].caption.endswith('(stop 0.99, back 0.05)')
 
 
 def test_found_after_a_mistake_is_right_and_says_so(judge, pixels):

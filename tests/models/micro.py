@@ -1,5 +1,7 @@
 """Makes models that are large enough to test with."""
 
+import dataclasses
+
 import flax.linen as nn
 import jax
 import numpy as np
@@ -56,3 +58,15 @@ def make_router(embedder, *, noise=0.1):
       made.params,
     )
   )
+
+
+def open_gates(router, *, stop=-1.5, backtrack=0.0):
+  """Returns the router with gates that are often open."""
+  params = dict(router.params)
+  for name, logit in (('stop', stop), ('backtrack', backtrack)):
+    gate = params[name]
+    params[name] = {
+      **gate,
+      'logit': {**gate['logit'], 'bias': np.float32([logit])},
+    }
+  return dataclasses.replace(router, params=params, has_gates=True)

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from tests.models import quick
-from vhop_jax import errors
-from vhop_jax.env import rollout
+from vhop_jax.env import action
 from vhop_jax.models import pretrained
+from vhop_jax.models import router as router_lib
 from vhop_jax.models import sequence as sequence_lib
 
 pytestmark = pytest.mark.usefixtures('quick_compile')
 
 TEXTS = ['Find the photo.', 'Find the photo where this object stands alone']
-WIDTH, IMAGES, STEPS = 32, 7, 6
+WIDTH, IMAGES = 32, 7
 
 
 @pytest.fixture(scope='module')
@@ -70,21 +70,29 @@ def read_anew(embedder, router):
   )
   vocabulary = embedder.maker.tokenizer.get_vocab()
   image, state = vocabulary['<|image_pad|>'], vocabulary['<|endoftext|>']
+  back = vocabulary['<|im_start|>']
 
-  def read(text, query_visual, selected_visual):
+  def read(text, query_visual, selected):
+    """Takes the visual tokens of each selected image, None for Backtrack."""
     row = embedder.maker.queries([text])
     tokens = row.tokens[0].tolist()
     positions = row.positions[0].T.tolist()
     index = row.visual_index[0].tolist()
-    for number in range(len(selected_visual)):
+    seen = [query_visual]
+    for visual in selected:
       start = max(map(max, positions)) + 1
+      if visual is None:
+        tokens += [back, state]
+        positions += [[start] * 3, [start + 1] * 3]
+        index += [-1, -1]
+        continue
       tokens += [image, image, state]
       positions += [[start] * 3, [start, start, start + 1], [start + 2] * 3]
-      index += [2 * number + 2, 2 * number + 3, -1]
+      index += [2 * len(seen), 2 * len(seen) + 1, -1]
+      seen.append(visual)
     size = len(tokens)
     visual = np.zeros((1, 2 * IMAGES, WIDTH), np.float32)
-    seen = np.concatenate([query_visual[None], selected_visual])
-    visual[0, : 2 * len(seen)] = seen.reshape(-1, WIDTH)
+    visual[0, : 2 * len(seen)] = np.reshape(seen, (-1, WIDTH))
     pad = length - size
     sequence = sequence_lib.Sequence(
       tokens=np.int32([tokens + [0] * pad]),
@@ -107,12 +115,20 @@ def normalize(x):
   return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
-def encode(apply, router, prefix, query, selected):
-  """Returns the states of whole trajectories."""
-  segment = router.embedder.maker.segments(1)
+def encode(apply, router, prefix, query, selected, kinds=None):
+  """Returns the states of whole trajectories, by default of selections."""
+  if kinds is None:
+    kinds = np.full(selected.shape[:2], action.SELECT)
+  decisions = router.embedder.maker.decisions()
   return np.asarray(
     apply(
-      router.params, prefix, segment, query, selected, method='encode_states'
+      router.params,
+      prefix,
+      decisions,
+      query,
+      kinds,
+      selected,
+      method='encode_states',
     )
   )
 
@@ -144,30 +160,41 @@ def test_untrained_router_is_the_embedding_model(
 def test_parallel_pass_is_each_sequence_read_anew(
   apply, router, prefix, visual, read_anew
 ):
-  chosen = np.array([[2, 3, 4], [5, 6, 2]])
-  states = encode(apply, router, prefix, visual[:2], visual[chosen])
-  assert states.shape == (2, 4, WIDTH)
+  chosen = np.array([[2, 3, 4, 6], [5, 6, 2, 3]])
+  kinds = np.array([[0, 0, 1, 0], [0, 1, 0, 0]])
+  states = encode(apply, router, prefix, visual[:2], visual[chosen], kinds)
+  assert states.shape == (2, 5, WIDTH)
   for row in range(2):
-    for t in range(4):
-      expected = read_anew(TEXTS[row], visual[row], visual[chosen[row, :t]])
+    seen = [
+      None if kind else visual[image]
+      for kind, image in zip(kinds[row], chosen[row], strict=True)
+    ]
+    for t in range(5):
+      expected = read_anew(TEXTS[row], visual[row], seen[:t])
       np.testing.assert_allclose(normalize(states[row, t]), expected, atol=1e-4)
 
 
 def test_cached_reading_equals_the_parallel_pass(apply, router, prefix, visual):
   selected = visual[np.array([[2, 3, 4], [5, 6, 2]])]
-  states = encode(apply, router, prefix, visual[:2], selected)
-  segment = router.embedder.maker.segments(1)
+  kinds = np.array([[0, 1, 0], [0, 0, 1]])
+  states = encode(apply, router, prefix, visual[:2], selected, kinds)
+  decisions = router.embedder.maker.decisions()
   context = apply(
     router.params,
     prefix,
     visual[:2],
     method='start',
-    max_length=prefix.tokens.shape[1] + 3 * segment.tokens.shape[1],
+    max_length=prefix.tokens.shape[1] + 3 * decisions.tokens.shape[1],
   )
   np.testing.assert_allclose(context.state, states[:, 0], atol=1e-4)
   for t in range(3):
     context = apply(
-      router.params, context, segment, selected[:, t], method='advance'
+      router.params,
+      context,
+      decisions,
+      kinds[:, t],
+      selected[:, t],
+      method='advance',
     )
     np.testing.assert_allclose(context.state, states[:, t + 1], atol=1e-4)
 
@@ -194,51 +221,6 @@ def test_state_does_not_see_what_is_selected_later(
   assert (first[:, 2] != other[:, 2]).any(axis=1).all()
 
 
-def select(router, prefix, start, visual, gallery, *, steps=STEPS):
-  return rollout.select_greedily(
-    router.module,
-    router.params,
-    prefix,
-    router.embedder.maker.segments(1),
-    start,
-    visual,
-    gallery,
-    steps=steps,
-  )
-
-
-def test_greedy_scan_equals_a_loop_that_reads_all_anew(
-  router, prefix, visual, read_anew
-):
-  gallery = make_gallery()
-  start = np.array([1, 4])
-  result = select(router, prefix, start, visual, gallery)
-  assert result.selected.shape == (2, STEPS)
-  kernel = np.asarray(router.params['select']['kernel'])
-  for row in range(2):
-    chosen = []
-    for t in range(STEPS):
-      state = read_anew(TEXTS[row], visual[start[row]], visual[chosen])
-      scores = gallery @ normalize(state @ kernel)
-      scores[[start[row], *chosen]] = -np.inf
-      chosen.append(int(scores.argmax()))
-      np.testing.assert_allclose(result.scores[row, t], scores.max(), atol=1e-4)
-    assert chosen == result.selected[row].tolist()
-
-
-def test_no_image_is_selected_twice_nor_the_query_image(router, prefix, visual):
-  # All images look alike to every state, so only the mask tells them apart.
-  gallery = np.tile(make_gallery()[:1], (IMAGES, 1))
-  result = select(router, prefix, np.array([0, 3]), visual, gallery)
-  assert sorted(result.selected[0].tolist()) == [1, 2, 3, 4, 5, 6]
-  assert sorted(result.selected[1].tolist()) == [0, 1, 2, 4, 5, 6]
-
-
-def test_more_decisions_than_candidates_are_refused(router, prefix, visual):
-  with pytest.raises(errors.UsageError, match='7 decisions'):
-    select(router, prefix, np.array([0, 3]), visual, make_gallery(), steps=7)
-
-
 def test_call_is_states_against_the_gallery(apply, router, prefix, visual):
   maker = router.embedder.maker
   selected = visual[np.array([[2, 3], [5, 6]])]
@@ -246,9 +228,10 @@ def test_call_is_states_against_the_gallery(apply, router, prefix, visual):
   logits = apply(
     router.params,
     prefix,
-    maker.segments(1),
+    maker.decisions(),
     documents,
     visual[:2],
+    np.full((2, 2), action.SELECT),
     selected,
     visual,
     method='__call__',
@@ -268,3 +251,55 @@ def test_temperature_stays_above_a_hundredth(router, apply):
   states = jnp.ones((1, WIDTH))
   _, scale = apply(params, states, method='make_queries')
   np.testing.assert_allclose(scale, 100.0, rtol=0.01)
+
+
+def test_gates_start_closed(embedder, apply):
+  made = pretrained.make_router(embedder, inverse_temperature=20.0)
+  rng = np.random.default_rng(0)
+  states = rng.normal(size=(3, WIDTH)).astype(np.float32)
+  evidence = rng.normal(size=(3, router_lib.EVIDENCE_SIZE)).astype(np.float32)
+  gates = apply(made.params, states, evidence, method='compute_gates')
+  assert len(gates) == 2
+  for logits in gates:
+    assert logits.shape == (3,)
+    assert (logits < -1).all()
+    assert len(np.unique(logits)) == 3
+
+
+def test_evidence_by_hand():
+  # Two candidates of five: cosines 0.6 and 0.4, so with 1 / tau = 10 the
+  # selection is sigmoid(2) against sigmoid(-2).
+  cosines = jnp.array([[0.9, 0.4, 0.8, 0.6, 0.7]])
+  mask = jnp.array([[False, True, False, True, False]])
+  made = router_lib.compute_evidence(
+    cosines,
+    mask,
+    inverse_temperature=jnp.asarray(10.0),
+    depth=jnp.array([2]),
+    decisions_left=jnp.array([8]),
+  )
+  p = 1 / (1 + np.exp(-2))
+  entropy = -(p * np.log(p) + (1 - p) * np.log(1 - p))
+  np.testing.assert_allclose(
+    made[0],
+    [0.6, 0.4, *[-1] * 6, 0.2, *[1.6] * 6, entropy, 2 / 16, 8 / 16],
+    rtol=1e-5,
+  )
+  assert made.shape[1] == router_lib.EVIDENCE_SIZE
+
+
+def test_no_gradient_flows_through_the_evidence():
+  def total(cosines, scale):
+    return router_lib.compute_evidence(
+      cosines,
+      jnp.ones((1, 3), bool),
+      inverse_temperature=scale,
+      depth=jnp.array([1]),
+      decisions_left=jnp.array([1]),
+    ).sum()
+
+  grads = jax.grad(total, argnums=(0, 1))(
+    jnp.array([[0.1, 0.2, 0.3]]), jnp.asarray(2.0)
+  )
+  for grad in grads:
+    np.testing.assert_array_equal(grad, 0)

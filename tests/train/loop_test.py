@@ -1,4 +1,3 @@
-import json
 import os
 from pathlib import Path
 import signal
@@ -12,7 +11,7 @@ import pytest
 
 from tests.train import toy
 from vhop_jax import errors
-from vhop_jax.train import loop, sharding
+from vhop_jax.train import loop, metrics, sharding
 from vhop_jax.train import state as state_lib
 
 TOY = Path(toy.__file__)
@@ -55,12 +54,9 @@ def test_resumed_is_uninterrupted_bit_for_bit(tmp_path, fail_after):
     )
   resumed = toy.train(tmp_path / 'parts')
   assert_trees_equal(resumed, whole)
-  rows = [
-    (tmp_path / name / 'metrics.jsonl').read_text()
-    for name in ('whole', 'parts')
-  ]
+  rows = [metrics.read_rows(tmp_path / name) for name in ('whole', 'parts')]
   assert rows[0] == rows[1]
-  assert len(rows[0].splitlines()) == 6
+  assert len(rows[0]) == 6
 
 
 def test_finished_run_is_not_repeated(tmp_path):
@@ -152,10 +148,7 @@ def test_overfits_one_batch(tmp_path):
     checkpoint_every=0,
     optimizer=optimizer,
   )
-  rows = [
-    json.loads(line)
-    for line in (tmp_path / 'metrics.jsonl').read_text().splitlines()
-  ]
+  rows = metrics.read_rows(tmp_path)
   assert rows[0]['loss'] > 1
   assert rows[-1]['loss'] < 1e-3
 
@@ -210,12 +203,7 @@ def test_every_update_and_seed_draws_anew(tmp_path):
       seed=seed,
       log_every=1,
     )
-    rows = [
-      json.loads(line)
-      for line in (tmp_path / str(seed) / 'metrics.jsonl')
-      .read_text()
-      .splitlines()
-    ]
+    rows = metrics.read_rows(tmp_path / str(seed))
     draws |= {row['draw'] for row in rows}
     # The loss sees the number of updates done before it.
     assert [row['at'] for row in rows] == list(range(12))
@@ -252,10 +240,7 @@ def test_best_evaluation_is_kept_and_returned(tmp_path):
   assert_trees_equal(jax.device_get(best), seen[1])
   saved = {int(p.name) for p in (tmp_path / 'checkpoints').iterdir()}
   assert saved == {6, 12}
-  rows = [
-    json.loads(line)
-    for line in (tmp_path / 'metrics.jsonl').read_text().splitlines()
-  ]
+  rows = metrics.read_rows(tmp_path)
   assert {'step': 6, 'score': 0.9} in rows
 
 

@@ -1,7 +1,5 @@
 """Tests the loss of pretraining and a short run of it."""
 
-import json
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +7,7 @@ import pytest
 
 from tests import command
 from vhop_jax.models import pretrained
-from vhop_jax.train import pretrain
+from vhop_jax.train import metrics, pretrain
 
 pytestmark = pytest.mark.usefixtures('quick_compile')
 
@@ -103,7 +101,7 @@ def run(workdir, **changes):
 def test_short_run_writes_a_model_that_embeds(tmp_path, capsys):
   assert run(tmp_path) == 0
   rows = {
-    phase: json.loads((tmp_path / phase / 'metrics.jsonl').read_text())
+    phase: metrics.read_rows(tmp_path / phase)[0]
     for phase in ('tower', 'text', 'joint')
   }
   assert 'query' not in rows['tower']
@@ -122,6 +120,25 @@ def test_short_run_writes_a_model_that_embeds(tmp_path, capsys):
   assert capsys.readouterr().out.count('resuming at step 1 of 1') == 3
   again = pretrained.load_embedder(path)
   jax.tree.map(np.testing.assert_array_equal, model.params, again.params)
+
+
+def test_later_run_starts_from_the_model_of_an_earlier_one(tmp_path, capsys):
+  first = tmp_path / 'first'
+  assert run(first) == 0
+  path = first / pretrain.RESULT_FILE
+  start = pretrained.load_embedder(path)
+  capsys.readouterr()
+  later = {'embedder': str(path), 'tower_steps': 0, 'text_steps': 0}
+  still = {'joint_optimizer.lr': 0.0}
+  assert run(tmp_path / 'still', **later, **still) == 0
+  lines = capsys.readouterr().out
+  assert 'joint: 1 updates' in lines
+  assert 'tower:' not in lines
+  kept = pretrained.load_embedder(tmp_path / 'still' / pretrain.RESULT_FILE)
+  jax.tree.map(np.testing.assert_array_equal, start.params, kept.params)
+  # Another size of model cannot start from it.
+  assert run(tmp_path / 'other', **later, **{'model.decoder.mlp_size': 40}) == 2
+  command.assert_one_line_error(capsys, 'holds another model than config.model')
 
 
 @pytest.mark.parametrize(
@@ -149,6 +166,10 @@ def test_each_phase_trains_its_part(phase, path, trained):
     ({'model.decoder.vocab_size': 9}, 'more than model.decoder.vocab_size=9'),
     ({'data.group_size': 5}, 'data.group_size=5 must be even'),
     ({'data.max_query_tokens': 7}, 'limit of 7'),
+    (
+      {'tower_steps': 0, 'text_steps': 0, 'joint_steps': 0},
+      'every phase has 0 steps',
+    ),
   ],
 )
 def test_bad_settings_are_one_line(tmp_path, capsys, changes, words):

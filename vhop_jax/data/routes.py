@@ -10,6 +10,8 @@ import grain
 import numpy as np
 
 from vhop_jax import errors
+from vhop_jax.data import demonstrations
+from vhop_jax.env import action as action_lib
 from vhop_jax.index import gallery as gallery_lib
 from vhop_jax.models import pretrained as pretrained_lib
 from vhop_jax.models import sequence as sequence_lib
@@ -19,6 +21,9 @@ from vhop_jax.worlds import prompt
 from vhop_jax.worlds import world as world_lib
 
 PAD = -1
+
+# A route with what its demonstration decides.
+_Demonstration = tuple['Route', list[int]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -274,6 +279,8 @@ def make_batches(
   max_text_tokens: int,
   reword: bool,
   walk_frac: float,
+  decisions: int,
+  turns: Mapping[str, float],
   threads: int,
 ) -> Any:
   """Makes an endless Grain iterator over batches of routes.
@@ -287,24 +294,41 @@ def make_batches(
     max_text_tokens: S of the prefix.
     reword: words each route anew whenever it comes.
     walk_frac: share of routes replaced by a walk from the same query image.
+    decisions: T, decisions of a demonstration.
+    turns: how often they turn wrong, see `demonstrations.sample_decisions`.
     threads: that prepare batches ahead.
 
   Returns:
-    An iterator over dicts: `prefix/*` [B, S]; chain int [B, T], the gold
-    images as indices into the candidates; query_candidate int [B], the query
-    image likewise; equal_mask bool [B, T, C]; candidate_mask bool [C];
-    query_visual [B, M, D]; selected_visual [B, T, M, D];
-    candidate_visual [C, M, D] with C = B x family_size.
-  """
+    An iterator over dicts: `prefix/*` [B, S]; chain int [B, hops], the gold
+    images as indices into the C = B x family_size candidates; query_candidate
+    int [B], the query image likewise; equal_mask bool [B, hops, C];
+    candidate_mask bool [C]; action int [B, T], numbered as in `env.action`;
+    query_visual [B, M, D]; candidate_visual [C, M, D].
 
-  def join(batch: Sequence[Route]) -> dict[str, np.ndarray]:
+  Raises:
+    UsageError: a chain is longer than a demonstration.
+  """
+  hops = len(routes[0].chain)
+  if hops > decisions:
+    raise errors.UsageError(
+      f'data.decisions={decisions} is too few for chains of {hops} images:'
+      ' raise it'
+    )
+
+  def join(batch: Sequence[_Demonstration]) -> dict[str, np.ndarray]:
     return _join(batch, routes.visual, maker, family_size, max_text_tokens)
 
-  def vary(route: Route, rng: np.random.Generator) -> Route:
+  def vary(route: Route, rng: np.random.Generator) -> _Demonstration:
     if rng.random() < walk_frac:
       walks = routes.walks[route.query_image]
-      return walks[rng.integers(len(walks))].reword(rng)
-    return route.reword(rng) if reword else route
+      route = walks[rng.integers(len(walks))].reword(rng)
+    elif reword:
+      route = route.reword(rng)
+    others = [i for i in route.family if i != route.query_image]
+    made = demonstrations.sample_decisions(
+      rng, route.chain, route.equals, others, length=decisions, **turns
+    )
+    return route, made
 
   dataset = (
     grain.MapDataset.source(routes)
@@ -318,15 +342,16 @@ def make_batches(
 
 
 def _join(
-  batch: Sequence[Route],
+  batch: Sequence[_Demonstration],
   visual: Float[ndarray, 'N M D'],
   maker: sequence_lib.SequenceMaker,
   family_size: int,
   max_text_tokens: int,
 ) -> dict[str, np.ndarray]:
+  routes = [route for route, _ in batch]
   candidates = np.full(len(batch) * family_size, PAD)
   # Two routes may share a family; its images compete once.
-  unique = list(dict.fromkeys(i for route in batch for i in route.family))
+  unique = list(dict.fromkeys(i for route in routes for i in route.family))
   if len(unique) > len(candidates):
     raise errors.UsageError(
       f'the families of a batch have {len(unique)} images, more than'
@@ -334,23 +359,28 @@ def _join(
     )
   candidates[: len(unique)] = unique
   place = {image: i for i, image in enumerate(unique)}
-  hops = len(batch[0].chain)
-  chain = np.array([[place[i] for i in r.chain] for r in batch], np.int32)
+  place |= {
+    demonstrations.BACKTRACK: action_lib.make_backtrack(len(candidates)),
+    demonstrations.STOP: action_lib.make_stop(len(candidates)),
+  }
+  hops = len(routes[0].chain)
+  chain = np.array([[place[i] for i in r.chain] for r in routes], np.int32)
+  action = np.array([[place[i] for i in made] for _, made in batch], np.int32)
   equal_mask = np.zeros((len(batch), hops, len(candidates)), bool)
-  for row, route in enumerate(batch):
+  for row, route in enumerate(routes):
     for hop, others in enumerate(route.equals):
       equal_mask[row, hop, [place[i] for i in others]] = True
-  queries = np.array([r.query_image for r in batch])
+  queries = np.array([r.query_image for r in routes])
   return {
     **sequence_lib.to_batch(
       'prefix',
-      maker.queries([r.instruction for r in batch], length=max_text_tokens),
+      maker.queries([r.instruction for r in routes], length=max_text_tokens),
     ),
     'chain': chain,
+    'action': action,
     'query_candidate': np.array([place[i] for i in queries], np.int32),
     'equal_mask': equal_mask,
     'candidate_mask': candidates != PAD,
     'query_visual': visual[queries],
-    'selected_visual': visual[np.array([r.chain for r in batch])],
     'candidate_visual': visual[np.maximum(candidates, 0)],
   }

@@ -1,6 +1,8 @@
-"""Rolls a router out over a gallery in one `lax.scan`."""
+"""Rolls a policy out over a gallery in one `lax.scan`."""
 
+from collections.abc import Callable
 import functools
+from typing import Any
 
 import flax
 import jax
@@ -8,89 +10,133 @@ import jax.numpy as jnp
 import numpy as np
 
 from vhop_jax import errors
-from vhop_jax.models import router as router_lib
-from vhop_jax.models import sequence as sequence_lib
-from vhop_jax.typing import Array, Bool, Float, Int, Params
+from vhop_jax.env import policy as policy_lib
+from vhop_jax.env import state as state_lib
+from vhop_jax.typing import Array, Bool, Float, Int
+
+# (rng, scores, legal mask, state) -> action [B].
+Choose = Callable[[Array, policy_lib.Scores, Array, state_lib.State], Array]
 
 
 @flax.struct.dataclass
 class Rollout:
-  """Holds what greedy selection did.
+  """Holds what a batch of rollouts did.
 
   Attributes:
-    selected: gallery index of the image selected at each decision.
-    scores: its cosine with the state.
+    action: taken at each decision; without meaning where `mask` is False.
+    mask: whether the rollout was still going on.
+    log_prob: log pi of the action; 0 where `mask` is False.
+    score: the select logit of the image; without meaning at a gate's action.
+    stop: p_stop at each decision, 0 where Stop was illegal.
+    backtrack: p_bt likewise.
+    state: where the rollouts ended.
   """
 
-  selected: Int[Array, 'B T']
-  scores: Float[Array, 'B T']
+  action: Int[Array, 'B T']
+  mask: Bool[Array, 'B T']
+  log_prob: Float[Array, 'B T']
+  score: Float[Array, 'B T']
+  stop: Float[Array, 'B T']
+  backtrack: Float[Array, 'B T']
+  state: state_lib.State
 
 
-@functools.partial(jax.jit, static_argnames=('module', 'steps'))
-def select_greedily(
-  module: router_lib.Router,
-  params: Params,
-  prefix: sequence_lib.Sequence,
-  segment: sequence_lib.Sequence,
-  query_index: Int[Array | np.ndarray, 'B'],
-  gallery_visual: Float[Array | np.ndarray, 'N M D'],
-  gallery: Float[Array | np.ndarray, 'N D'],
+def choose_greedily(
+  rng: Array,
+  scores: policy_lib.Scores,
+  legal: Bool[Array, 'B A'],
+  state: state_lib.State,
+) -> Int[Array, 'B']:
+  """Decides greedily, with gates."""
+  del rng, state
+  return policy_lib.choose_greedily(scores, legal)
+
+
+def choose_selects(
+  rng: Array,
+  scores: policy_lib.Scores,
+  legal: Bool[Array, 'B A'],
+  state: state_lib.State,
+) -> Int[Array, 'B']:
+  """Selects the best candidate and never backtracks or stops."""
+  del rng, state
+  count = scores.select.shape[1]
+  select = jnp.where(legal[:, :count], scores.select, -jnp.inf)
+  return jnp.argmax(select, axis=1)
+
+
+@functools.cache  # Equal settings give one function, which `jit` knows again.
+def make_sampler(temperature: float = 1.0) -> Choose:
+  """Returns a `Choose` that samples."""
+
+  def choose(
+    rng: Array,
+    scores: policy_lib.Scores,
+    legal: Bool[Array, 'B A'],
+    state: state_lib.State,
+  ) -> Int[Array, 'B']:
+    del state
+    return policy_lib.sample(rng, scores, legal, temperature=temperature)
+
+  return choose
+
+
+def roll_out(
+  policy: policy_lib.Policy,
+  context: Any,
+  state: state_lib.State,
   *,
-  steps: int,
+  choose: Choose,
+  rng: Array,
+  forgets: bool,
+  stop_depth: Int[Array | np.ndarray, 'B'] | None = None,
 ) -> Rollout:
-  """Selects the best candidate `steps` times; there is no stop.
-
-  A candidate is every gallery image but the query image and what was selected
-  before.
+  """Takes decisions until the budget is spent; call it under `jit`.
 
   Args:
-    module: the router.
-    params: its parameters.
-    prefix: instruction and query image of each row, right-padded.
-    segment: the layout of one decision, [1, M + 1].
-    query_index: gallery index of the query image.
-    gallery_visual: visual tokens of the gallery.
-    gallery: embeddings of the gallery, of length 1.
-    steps: T, decisions.
+    policy: what decides.
+    context: of the policy, before the first decision.
+    state: of the environment, before the first decision.
+    choose: turns scores into an action.
+    rng: for `choose`.
+    forgets: as in `state.step`.
+    stop_depth: as in `state.make_legal_mask`.
 
   Raises:
-    UsageError: there are fewer candidates than decisions.
+    UsageError: the candidates could run out before the budget does.
   """
-  if steps >= len(gallery):
+  count = state.num_images
+  if state.budget >= count:
     raise errors.UsageError(
-      f'{steps} decisions are too many for a gallery of {len(gallery)} images:'
+      f'{state.budget} decisions are too many for a gallery of {count} images:'
       ' take fewer, or a larger world'
     )
-  gallery_visual, gallery = jnp.asarray(gallery_visual), jnp.asarray(gallery)
-  variables = {'params': params}
-  rows = jnp.arange(query_index.shape[0])
-  candidate_mask = jnp.ones((len(rows), gallery.shape[0]), bool)
-  candidate_mask = candidate_mask.at[rows, query_index].set(False)
-  context = module.apply(
-    variables,
-    prefix,
-    gallery_visual[query_index],
-    max_length=prefix.tokens.shape[1] + steps * segment.tokens.shape[1],
-    method='start',
-  )
 
   def decide(
-    carry: tuple[router_lib.Context, Bool[Array, 'B N']], _: None
-  ) -> tuple[
-    tuple[router_lib.Context, Bool[Array, 'B N']],
-    tuple[Int[Array, 'B'], Float[Array, 'B']],
-  ]:
-    context, candidate_mask = carry
-    queries, _ = module.apply(variables, context.state, method='make_queries')
-    scores = jnp.where(candidate_mask, queries @ gallery.T, -jnp.inf)
-    chosen = jnp.argmax(scores, axis=1)
-    context = module.apply(
-      variables, context, segment, gallery_visual[chosen], method='advance'
-    )
-    candidate_mask = candidate_mask.at[rows, chosen].set(False)
-    return (context, candidate_mask), (chosen, jnp.max(scores, axis=1))
+    carry: tuple[Any, state_lib.State], rng: Array
+  ) -> tuple[tuple[Any, state_lib.State], dict[str, Array]]:
+    context, state = carry
+    legal = state_lib.make_legal_mask(state, stop_depth=stop_depth)
+    scores = policy.score(context, state)
+    action = choose(rng, scores, legal, state)
+    mask = ~state_lib.is_done(state)
+    log_probs = policy_lib.compute_log_probs(scores, legal)
+    taken = jnp.take_along_axis(log_probs, action[:, None], axis=1)[:, 0]
+    image = jnp.minimum(action, count - 1)[:, None]
+    outputs = {
+      'action': action,
+      'mask': mask,
+      'log_prob': jnp.where(mask, taken, 0.0),
+      'score': jnp.take_along_axis(scores.select, image, axis=1)[:, 0],
+      'stop': jnp.where(legal[:, count + 1], jax.nn.sigmoid(scores.stop), 0.0),
+      'backtrack': jnp.where(
+        legal[:, count], jax.nn.sigmoid(scores.backtrack), 0.0
+      ),
+    }
+    context = policy.advance(context, action, state)
+    return (context, state_lib.step(state, action, forgets=forgets)), outputs
 
-  _, (selected, scores) = jax.lax.scan(
-    decide, (context, candidate_mask), None, length=steps
+  (_, state), outputs = jax.lax.scan(
+    decide, (context, state), jax.random.split(rng, state.budget)
   )
-  return Rollout(selected=selected.T, scores=scores.T)
+  return Rollout(**{k: x.T for k, x in outputs.items()}, state=state)

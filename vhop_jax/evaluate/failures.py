@@ -18,6 +18,10 @@ What is asked depends on the world: the relation from L2 on and the colour
 from L3 on, and neither with a vague prompt. After the first mistake there is
 no asked object any more: an image is `gold later` if a valid chain has it,
 else `off the chain`. What comes after a complete chain is `after the answer`.
+
+A router with gates may take a wrong image and come back, which is no failure.
+Its failure is a gold image that it rejected, a budget that ran out, or what is
+wrong with the stack it stopped on.
 """
 
 from collections import Counter
@@ -25,7 +29,14 @@ from collections.abc import Iterable, Sequence
 import dataclasses
 from typing import Any, NamedTuple
 
-from vhop_jax.evaluate.scores import Trajectory, is_answer_in_stack
+from vhop_jax.evaluate.scores import (
+  BACKTRACKED,
+  BUDGET,
+  SELECTED,
+  Trajectory,
+  is_answer_in_stack,
+  is_success,
+)
 from vhop_jax.worlds.level import asks_colour, asks_relation
 from vhop_jax.worlds.link_graph import LinkGraph
 from vhop_jax.worlds.world import ImageRecord, Query, World
@@ -41,9 +52,11 @@ GOLD_LATER = 'gold later'
 OFF_CHAIN = 'off the chain'
 AFTER_ANSWER = 'after the answer'
 STOPPED_EARLY = 'stopped early'
+GOLD_REJECTED = 'gold image rejected'
+OUT_OF_BUDGET = 'out of budget'
 
 # What the first mistake of a failed trajectory can be, in the order of the
-# tables. The last one is no selection: the stack ended within the chain.
+# tables. The last ones are no selections.
 FAILURES = {
   DEAD_END: 'dead end taken',
   WRONG_OBJECT: 'wrong object',
@@ -52,6 +65,9 @@ FAILURES = {
   WRONG_RELATION_AND_COLOUR: 'relation and colour wrong',
   REPEATED: 'query image or earlier image again',
   STOPPED_EARLY: 'stopped before the chain was complete',
+  AFTER_ANSWER: 'went on after the answer',
+  GOLD_REJECTED: 'gold image rejected',
+  OUT_OF_BUDGET: 'out of budget',
 }
 
 
@@ -204,17 +220,57 @@ class Judge:
 
     Returns:
       A key of `FAILURES` and the hop, beginning at 1, where it was made; None
-      if the stack begins with a whole valid chain.
+      if the stack begins with a whole valid chain, and for a router with gates
+      if it succeeded.
     """
+    if trajectory.decisions:
+      return self._find_gated_failure(trajectory)
     steps = self.judge_trajectory(trajectory)
     for hop, step in enumerate(steps, start=1):
-      if step.verdict in FAILURES:
+      if step.verdict in FAILURES and step.verdict != AFTER_ANSWER:
         return step.verdict, hop
     prefix = trajectory.selected
     query = self.queries[trajectory.query_id]
     if any(prefix[: len(chain)] == chain for chain in query.chains):
       return None
     return STOPPED_EARLY, len(prefix) + 1
+
+  def _find_gated_failure(
+    self, trajectory: Trajectory
+  ) -> tuple[str, int] | None:
+    """Finds what made a router with gates fail."""
+    query = self.queries[trajectory.query_id]
+    if is_success(query, trajectory):
+      return None
+    stack: list[str] = []
+    for decision in trajectory.decisions:
+      if decision.kind == SELECTED:
+        assert decision.image is not None
+        stack.append(decision.image)
+      elif decision.kind == BACKTRACKED:
+        if any(list(c[: len(stack)]) == stack for c in query.chains):
+          return GOLD_REJECTED, len(stack)
+        stack.pop()
+    hops = max(map(len, query.chains))
+    common = max(
+      sum(stack[: i + 1] == list(chain[: i + 1]) for i in range(len(stack)))
+      for chain in query.chains
+    )
+    if trajectory.ended == BUDGET:
+      return OUT_OF_BUDGET, min(common + 1, hops)
+    if common == len(stack):
+      return STOPPED_EARLY, common + 1
+    if tuple(stack[:common]) in query.chains:
+      return AFTER_ANSWER, common
+    step = self.judge(query, stack[:common], stack[common])
+    return step.verdict, common + 1
+
+
+def is_failed(query: Query, trajectory: Trajectory) -> bool:
+  """Tells whether a trajectory failed: see `compute_breakdown`."""
+  if trajectory.decisions:
+    return not is_success(query, trajectory)
+  return not is_answer_in_stack(query, trajectory)
 
 
 def compute_breakdown(
@@ -223,18 +279,21 @@ def compute_breakdown(
   """Counts the first mistakes of all failed trajectories.
 
   A trajectory *fails* when no valid answer is in its stack, so the failures
-  are exactly the complement of set success. One that went wrong and came upon
-  the answer later is counted as `recovered`, apart from the failures.
+  are exactly the complement of set success; that of a router with gates when
+  it did not stop on a valid answer. One that went wrong and came upon the
+  answer later is counted as `recovered`, apart from the failures.
 
   Args:
     pairs: the judge of each world with the trajectories on it.
 
   Returns:
-    `queries`, `failed`, `recovered` (numbers), `hops` (the largest number of
-    hops) and `counts`: failure -> one number a hop; they add up to `failed`.
+    `criterion` (what it means to fail), `queries`, `failed`, `recovered`
+    (numbers), `hops` (the largest number of hops) and `counts`: failure -> one
+    number a hop; they add up to `failed`.
   """
   counts: Counter[tuple[str, int]] = Counter()
   queries = recovered = hops = 0
+  criterion = 'no valid answer in the stack'
   for judge, trajectories in pairs:
     for trajectory in trajectories:
       query = judge.queries[trajectory.query_id]
@@ -243,11 +302,14 @@ def compute_breakdown(
       failure = judge.find_failure(trajectory)
       if failure is None:
         continue
-      if is_answer_in_stack(query, trajectory):
-        recovered += 1
-      else:
+      if is_failed(query, trajectory):
         counts[failure] += 1
+      else:
+        recovered += 1
+      if trajectory.decisions:
+        criterion = 'did not stop on a valid answer'
   return {
+    'criterion': criterion,
     'queries': queries,
     'failed': counts.total(),
     'recovered': recovered,

@@ -32,6 +32,7 @@ _PAPER = '#ffffff'
 _PICTURE_WIDTH_PX = 192
 _FRAMES_A_ROW = 6
 _BORDER_PX = 4
+_DASH_PX = 6
 _GAP_PX = 12
 _MARGIN_PX = 20
 _TAG_PX = 22
@@ -124,8 +125,24 @@ def _draw_frame(
   )
   _write(pen, (x + 6, y + 2), frame.label, 14, cell_px - 12, _PAPER)
   canvas.paste(picture, (x + _BORDER_PX, y + _TAG_PX))
+  if frame.is_rejected:
+    _draw_dashes(pen, (x, y + _TAG_PX, x + cell_px - 1, bottom - 1))
   bottom = _write(pen, (x, bottom + 4), frame.caption, 13, cell_px, _FAINT_INK)
   return bottom
+
+
+def _draw_dashes(
+  pen: ImageDraw.ImageDraw, box: tuple[int, int, int, int]
+) -> None:
+  """Interrupts the left, right and lower border of a frame."""
+  left, top, right, bottom = box
+  for y in range(top, bottom - _DASH_PX, 2 * _DASH_PX):
+    for x in (left, right - _BORDER_PX + 1):
+      pen.rectangle((x, y, x + _BORDER_PX - 1, y + _DASH_PX - 1), fill=_PAPER)
+  for x in range(left + _DASH_PX, right - _DASH_PX, 2 * _DASH_PX):
+    pen.rectangle(
+      (x, bottom - _BORDER_PX + 1, x + _DASH_PX - 1, bottom), fill=_PAPER
+    )
 
 
 def _write(

@@ -1,7 +1,6 @@
 """Measures a router and the baselines on dev and test worlds; reports."""
 
 from collections.abc import Callable, Sequence
-import json
 import os
 import pathlib
 import platform
@@ -21,10 +20,10 @@ from vhop_jax.evaluate import scores as scores_lib
 from vhop_jax.index import gallery as gallery_lib
 from vhop_jax.models import pretrained as pretrained_lib
 from vhop_jax.train import metrics as metrics_lib
+from vhop_jax.train import sft
 from vhop_jax.worlds import world as world_lib
 
 ROUTER_ROW = 'SFT router'
-_PHASES = ('warmup', 'joint')
 
 _Method = Callable[[gallery_lib.Gallery], list[scores_lib.Trajectory]]
 
@@ -135,19 +134,46 @@ def _measure_rows(
     return rows, recalls, []
   started = time.monotonic()
   routed = [routing.make_gallery(router, source) for source in sources]
-  trajectories = [
-    routing.select_greedily(router, gallery, steps=config.decisions)
-    for gallery in routed
-  ]
+  if router.has_gates:
+    description = (
+      f'at most {config.budget} decisions, by its gates; the instruction given'
+      ' once'
+    )
+    trajectories = [
+      routing.route(router, gallery, budget=config.budget) for gallery in routed
+    ]
+  else:
+    description = (
+      f'{config.decisions} greedy decisions, the instruction given once'
+    )
+    trajectories = [
+      routing.select_greedily(router, gallery, steps=config.decisions)
+      for gallery in routed
+    ]
   rows.append(
     _make_row(
       ROUTER_ROW,
-      f'{config.decisions} greedy decisions, the instruction given once',
-      'hops',
+      description,
+      'last' if router.has_gates else 'hops',
       sources,
       trajectories,
     )
   )
+  if router.has_gates:
+    rows.append(
+      _make_row(
+        f'{ROUTER_ROW}, beam',
+        f'the most probable chain, found by a beam of {config.router_beam}',
+        'last',
+        sources,
+        [
+          routing.search_chains(
+            router, gallery, longest=config.longest, width=config.router_beam
+          )
+          for gallery in routed
+        ],
+      )
+    )
   ranks = [
     routing.compute_teacher_forced_ranks(router, gallery) for gallery in routed
   ]
@@ -184,20 +210,14 @@ def _make_row(
 def _read_curves(folder: str) -> list[results_lib.Curve]:
   """Reads the curves of both phases of a training run."""
   curves: list[results_lib.Curve] = []
-  for phase in _PHASES if folder else ():
-    path = pathlib.Path(folder) / phase / metrics_lib.FILE_NAME
-    if path.exists():
-      records = [json.loads(line) for line in path.read_text().splitlines()]
-      curves.append(
-        {'name': f'SFT, {phase}', 'records': records, 'keys': ['loss']}
-      )
-      curves.append(
-        {
-          'name': f'SFT, {phase}, on the dev world',
-          'records': records,
-          'keys': ['set_success'],
-        }
-      )
+  for phase in sft.PHASES if folder else ():
+    records = metrics_lib.read_rows(pathlib.Path(folder) / phase)
+    for name, key in (
+      (f'SFT, {phase}', 'loss'),
+      (f'SFT, {phase}, on the dev world', 'set_success'),
+    ):
+      if records:
+        curves.append({'name': name, 'records': records, 'keys': [key]})
   return curves
 
 

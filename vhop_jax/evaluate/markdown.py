@@ -79,8 +79,8 @@ def make_markdown(
     parts.append('## What went wrong')
     parts.append(
       f'{failures["name"]}: {failures["failed"]} of {failures["queries"]}'
-      ' queries failed (no valid answer in the stack). The first wrong'
-      ' selection of each; besides,'
+      f' queries failed ({failures["criterion"]}). The first mistake of each;'
+      ' besides,'
       f' {failures["recovered"]} went wrong but came upon a valid answer.'
     )
     hops = [f'hop {hop + 1}' for hop in range(failures['hops'])]

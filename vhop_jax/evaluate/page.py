@@ -213,8 +213,8 @@ def _make_failures(failures: Failures | None) -> str:
     )
   return (
     f'<p>{_text(failures["name"])}: {failures["failed"]} of'
-    f' {failures["queries"]} queries failed (no valid answer in the stack).'
-    ' The first wrong selection of each, from the link graph:</p>'
+    f' {failures["queries"]} queries failed ({_text(failures["criterion"])}).'
+    ' The first mistake of each, from the link graph:</p>'
     + _table(
       f'<th></th>{head}<th>all</th><th class="bar">share</th>', ''.join(body)
     )
@@ -251,8 +251,10 @@ def _make_strip(strip: Strip) -> str:
 def _make_frame(frame: Frame) -> str:
   data = base64.b64encode(encode_jpeg(frame.image)).decode()
   height, width, _ = frame.image.shape
+  rejected = ' rejected' if frame.is_rejected else ''
   return (
-    f'<figure class="k-{frame.kind}"><div class="tag">{_SIGNS[frame.kind]}'
+    f'<figure class="k-{frame.kind}{rejected}"><div class="tag">'
+    f'{_SIGNS[frame.kind]}'
     f' {_text(frame.label)}</div>'
     f'<img loading="lazy" style="aspect-ratio:{width}/{height}"'
     f' alt="{_text(f"{KINDS[frame.kind]} {frame.image_id}")}"'

@@ -58,6 +58,7 @@ figure{margin:0;min-width:0}
 .tag,.key{background:var(--kind);color:#fff;font-size:13px;font-weight:600}
 .tag{border-radius:6px 6px 0 0;padding:1px 8px;white-space:nowrap;
 overflow:hidden;text-overflow:ellipsis}
+figure.rejected img{border-style:dashed;opacity:.75}
 figure img{display:block;width:100%;border:4px solid var(--kind);
 border-top:0;border-radius:0 0 6px 6px;background:var(--line)}
 figcaption{font-size:12.5px;line-height:1.35;color:var(--faint);

@@ -5,12 +5,17 @@ Plain dicts, so that `metrics.json` is them and nothing else.
 
 from typing import Any, NotRequired, TypedDict
 
-from vhop_jax.evaluate.scores import Interval
+from vhop_jax.evaluate.scores import METRICS, Interval
 
 SCHEMA = 'vhop_jax.evaluate/1'
 
 # Term and explanation, at the end of each report.
 GLOSSARY = (
+  (
+    'Success',
+    'Share of queries for which the router stopped by itself on a valid'
+    ' answer.',
+  ),
   (
     'Answer accuracy',
     'Share of queries whose answer is valid. A retriever that takes a fixed'
@@ -72,6 +77,7 @@ class Failures(TypedDict):
   """Is what `failures.compute_breakdown` returns, with the row's name."""
 
   name: str
+  criterion: str
   queries: int
   failed: int
   recovered: int
@@ -134,5 +140,7 @@ def find_best(rows: list[Row]) -> dict[str, float]:
 
 
 def list_metrics(rows: list[Row]) -> list[str]:
-  """Lists the metrics of a table in the order of their appearance."""
-  return list(dict.fromkeys(m for row in rows for m in row['metrics']))
+  """Lists the metrics of a table, those of `METRICS` first, in its order."""
+  found = dict.fromkeys(m for row in rows for m in row['metrics'])
+  known = [metric for metric in METRICS if metric in found]
+  return known + [metric for metric in found if metric not in METRICS]

@@ -8,7 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from vhop_jax import errors
+from vhop_jax.env import action as action_lib
 from vhop_jax.env import rollout as rollout_lib
+from vhop_jax.env import router_policy
 from vhop_jax.evaluate import scores as scores_lib
 from vhop_jax.index import gallery as gallery_lib
 from vhop_jax.models import pretrained as pretrained_lib
@@ -86,22 +88,167 @@ def select_greedily(
   *,
   steps: int,
 ) -> list[scores_lib.Trajectory]:
-  """Rolls all queries of a world out; returns one trajectory a query."""
+  """Selects `steps` times for each query of a world, without gates."""
+  world = gallery.world
+  result = _roll_out(
+    router, gallery, budget=steps, choose=rollout_lib.choose_selects
+  )
+  return make_trajectories(
+    world, np.asarray(result.action), np.asarray(result.score)
+  )
+
+
+def route(
+  router: pretrained_lib.RouterModel,
+  gallery: gallery_lib.Gallery,
+  *,
+  budget: int,
+  choose: rollout_lib.Choose = rollout_lib.choose_greedily,
+  seed: int = 0,
+  forgets: bool = False,
+  stops_at_hops: bool = False,
+) -> list[scores_lib.Trajectory]:
+  """Routes all queries of a world, with gates; one trajectory a query.
+
+  Args:
+    router: to be run.
+    gallery: of the world.
+    budget: decisions a rollout may take.
+    choose: how an action is taken.
+    seed: of what `choose` draws.
+    forgets: as in `env.state.step`.
+    stops_at_hops: whether Stop is allowed at the prompt's hop count alone.
+  """
+  world = gallery.world
+  result = _roll_out(
+    router,
+    gallery,
+    budget=budget,
+    choose=choose,
+    seed=seed,
+    forgets=forgets,
+    stops_at_hops=stops_at_hops,
+  )
+  trajectories = []
+  for row, query in enumerate(world.queries):
+    stack: list[str] = []
+    scores: list[float] = []
+    decisions = []
+    for t in range(int(result.mask[row].sum())):
+      action = int(result.action[row, t])
+      score, image = 0.0, None
+      if action < len(world.images):
+        kind, image = scores_lib.SELECTED, world.images[action].id
+        score = float(result.score[row, t])
+        stack.append(image)
+        scores.append(score)
+      elif action == action_lib.make_backtrack(len(world.images)):
+        kind, image = scores_lib.BACKTRACKED, stack.pop()
+        scores.pop()
+      else:
+        kind = scores_lib.STOPPED
+      decisions.append(
+        scores_lib.Decision(
+          kind=kind,
+          image=image,
+          score=score,
+          p_stop=float(result.stop[row, t]),
+          p_backtrack=float(result.backtrack[row, t]),
+        )
+      )
+    stopped = bool(result.state.stopped[row])
+    trajectories.append(
+      scores_lib.Trajectory(
+        query_id=query.id,
+        selected=tuple(stack),
+        scores=tuple(scores),
+        ended=scores_lib.STOP if stopped else scores_lib.BUDGET,
+        decisions=tuple(decisions),
+      )
+    )
+  return trajectories
+
+
+def search_chains(
+  router: pretrained_lib.RouterModel,
+  gallery: gallery_lib.Gallery,
+  *,
+  longest: int,
+  width: int,
+) -> list[scores_lib.Trajectory]:
+  """Finds the chain of each query that is most probable to the router.
+
+  Args:
+    router: with gates.
+    gallery: of the world.
+    longest: images of the longest chain.
+    width: chains kept at each length.
+  """
   world = gallery.world
   prefix, index = make_prefix(router, world)
-  result = jax.device_get(
-    rollout_lib.select_greedily(
+  beams = jax.device_get(
+    router_policy.search(
       router.module,
       router.params,
       prefix,
-      router.embedder.maker.segments(1),
+      router.embedder.maker.decisions(),
       index,
       gallery.visual,
       gallery.embeddings,
-      steps=steps,
+      longest=longest,
+      width=width,
     )
   )
-  return make_trajectories(world, result.selected, result.scores)
+  scale = float(router_lib.compute_scale(router.params['select']['log_scale']))
+  return [
+    scores_lib.Trajectory(
+      query_id=query.id,
+      selected=tuple(world.images[i].id for i in stack if i >= 0),
+      scores=tuple(
+        float(s) / scale for s, i in zip(scores, stack, strict=True) if i >= 0
+      ),
+      ended=scores_lib.STOP,
+    )
+    for query, stack, scores in zip(
+      world.queries, beams.stack[:, 0], beams.score[:, 0], strict=True
+    )
+  ]
+
+
+def _roll_out(
+  router: pretrained_lib.RouterModel,
+  gallery: gallery_lib.Gallery,
+  *,
+  budget: int,
+  choose: rollout_lib.Choose,
+  seed: int = 0,
+  forgets: bool = False,
+  stops_at_hops: bool = False,
+) -> rollout_lib.Rollout:
+  """Rolls all queries of a world out; the scores are cosines, on the host."""
+  world = gallery.world
+  prefix, index = make_prefix(router, world)
+  stop_depth = None
+  if stops_at_hops:
+    stop_depth = np.array([scores_lib.count_hops(q) for q in world.queries])
+  result: rollout_lib.Rollout = jax.device_get(
+    router_policy.route(
+      router.module,
+      router.params,
+      prefix,
+      router.embedder.maker.decisions(),
+      index,
+      gallery.visual,
+      gallery.embeddings,
+      jax.random.key(seed),
+      budget=budget,
+      choose=choose,
+      forgets=forgets,
+      stop_depth=stop_depth,
+    )
+  )
+  scale = router_lib.compute_scale(router.params['select']['log_scale'])
+  return dataclasses.replace(result, score=result.score / np.asarray(scale))
 
 
 def make_trajectories(
@@ -139,7 +286,7 @@ def compute_teacher_forced_ranks(
       router.module,
       router.params,
       prefix,
-      router.embedder.maker.segments(1),
+      router.embedder.maker.decisions(),
       gallery.visual[index],
       gallery.visual[chains[:, :-1]],
       gallery.embeddings,
@@ -160,7 +307,7 @@ def _score_chains_eager(
   module: router_lib.Router,
   params: Params,
   prefix: sequence_lib.Sequence,
-  segment: sequence_lib.Sequence,
+  decisions: sequence_lib.Sequence,
   query_visual: jax.Array,
   selected_visual: jax.Array,
   embeddings: jax.Array,
@@ -169,8 +316,9 @@ def _score_chains_eager(
   states = module.apply(
     variables,
     prefix,
-    segment,
+    decisions,
     query_visual,
+    jnp.full(selected_visual.shape[:2], action_lib.SELECT),
     selected_visual,
     method='encode_states',
   )
@@ -182,24 +330,40 @@ _score_chains = jax.jit(_score_chains_eager, static_argnames='module')
 
 
 def measure(
-  router: pretrained_lib.RouterModel, source: GallerySource, *, steps: int
+  router: pretrained_lib.RouterModel,
+  source: GallerySource,
+  *,
+  steps: int,
+  budget: int,
 ) -> dict[str, float]:
   """Returns the figures that matter while training.
 
   Args:
     router: as it is now.
     source: a world kept from training.
-    steps: greedy decisions.
+    steps: greedy selections, without gates.
+    budget: decisions with gates.
 
   Returns:
-    `set_success` of greedy selection, and teacher-forced `hop<h>_r<k>`.
+    `set_success` of greedy selection, teacher-forced `hop<h>_r<k>`, and of a
+    router with gates `success`, `decisions` and `backtracks`.
   """
   gallery = make_gallery(router, source)
   outcomes = scores_lib.compute_outcomes(
     source.world, select_greedily(router, gallery, steps=steps), answer='hops'
   )
   ranks = compute_teacher_forced_ranks(router, gallery)
+  gated: dict[str, float] = {}
+  if router.has_gates:
+    routed = route(router, gallery, budget=budget)
+    values = {
+      **scores_lib.compute_outcomes(source.world, routed, answer='last').values,
+      **scores_lib.compute_counts(source.world, routed).values,
+    }
+    names = ('success', 'decisions', 'backtracks')
+    gated = {name: float(np.mean(values[name])) for name in names}
   return {
+    **gated,
     'set_success': float(np.mean(outcomes.values['set_success'])),
     **{
       f'hop{hop + 1}_r{k}': float(np.mean(ranks[:, hop] <= k))

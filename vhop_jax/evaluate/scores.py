@@ -31,8 +31,10 @@ PAD = -1  # A hop that a query does not have.
 RECALL_KS = (1, 2, 5, 10)
 Z_95 = 1.959963984540054  # Two-sided 95 % quantile of the normal.
 
-# The order is that of the columns in every table.
+# The order is that of the columns in every table. Success is for those who
+# stop by themselves.
 METRICS = {
+  'success': 'Success',
   'answer_accuracy': 'Answer accuracy',
   'set_success': 'Set success',
   'path_recall': 'Path recall',
@@ -53,6 +55,37 @@ class Interval(NamedTuple):
   high: float
 
 
+# How decisions are taken, one number a query; not a share, unless it says so.
+COUNTS = {
+  'decisions': 'Decisions',
+  'backtracks': 'Backtracks',
+  'stop_rate': 'Stop rate',
+  'out_of_budget': 'Out of budget',
+}
+COUNT_NUMBERS = ('decisions', 'backtracks')  # Those that are no shares.
+STOP, BUDGET = 'stop', 'budget'  # Why a trajectory ended.
+SELECTED, BACKTRACKED, STOPPED = 'select', 'backtrack', 'stop'
+
+
+@dataclasses.dataclass(frozen=True)
+class Decision:
+  """Is one decision of a router with gates.
+
+  Attributes:
+    kind: `select`, `backtrack` or `stop`.
+    image: id of the image selected or backtracked; None for `stop`.
+    score: cosine of a selected image, else 0.
+    p_stop: probability of the stop gate, 0 where stopping was not allowed.
+    p_backtrack: of the backtrack gate, likewise.
+  """
+
+  kind: str
+  image: str | None
+  score: float
+  p_stop: float
+  p_backtrack: float
+
+
 @dataclasses.dataclass(frozen=True)
 class Trajectory:
   """Is what one call of a retriever handed back for one query.
@@ -62,13 +95,15 @@ class Trajectory:
     selected: ids of the images on the stack, in the order of selection. For a
       single-shot retriever: its ranking's first images.
     scores: one selection score an image.
-    ended: why it ended, e.g. `budget` or `stop`.
+    ended: why it ended, `budget` or `stop`.
+    decisions: all that was decided, for a router with gates.
   """
 
   query_id: str
   selected: tuple[str, ...]
   scores: tuple[float, ...] = ()
-  ended: str = 'budget'
+  ended: str = BUDGET
+  decisions: tuple[Decision, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,6 +158,13 @@ def is_answer_correct(
   return answer_image(query, trajectory, answer) in query.answers
 
 
+def is_success(query: Query, trajectory: Trajectory) -> bool:
+  """Tells whether it stopped by itself on a valid answer."""
+  return trajectory.ended == STOP and is_answer_correct(
+    query, trajectory, 'last'
+  )
+
+
 def is_answer_in_stack(query: Query, trajectory: Trajectory) -> bool:
   """Tells whether a valid answer stands anywhere in the stack."""
   return not set(query.answers).isdisjoint(trajectory.selected)
@@ -160,7 +202,8 @@ def compute_outcomes(
     answer: see `answer_image`.
 
   Returns:
-    One number a query for each of `METRICS`, in the order of `trajectories`.
+    One number a query for each of `METRICS`, in the order of `trajectories`;
+    `success` is there for the answer rule `last` alone.
 
   Raises:
     ValueError: if a query has no trajectory, or more than one.
@@ -172,6 +215,7 @@ def compute_outcomes(
       f' {len(queries)} queries one to one'
     )
   score: dict[str, Callable[[Query, Trajectory], float]] = {
+    'success': is_success,
     'answer_accuracy': lambda q, t: is_answer_correct(q, t, answer),
     'set_success': is_answer_in_stack,
     'path_recall': compute_path_recall,
@@ -183,6 +227,26 @@ def compute_outcomes(
         [score[name](queries[t.query_id], t) for t in trajectories], float
       )
       for name in METRICS
+      if name != 'success' or answer == 'last'
+    },
+    clusters=get_clusters(world, [t.query_id for t in trajectories]),
+  )
+
+
+def compute_counts(
+  world: World, trajectories: Sequence[Trajectory]
+) -> Outcomes:
+  """Counts the decisions of trajectories of one world, see `COUNTS`."""
+  count: dict[str, Callable[[Trajectory], float]] = {
+    'decisions': lambda t: len(t.decisions),
+    'backtracks': lambda t: sum(d.kind == BACKTRACKED for d in t.decisions),
+    'stop_rate': lambda t: t.ended == STOP,
+    'out_of_budget': lambda t: t.ended != STOP,
+  }
+  return Outcomes(
+    values={
+      name: np.array([count[name](t) for t in trajectories], float)
+      for name in COUNTS
     },
     clusters=get_clusters(world, [t.query_id for t in trajectories]),
   )
@@ -228,7 +292,9 @@ def pool_outcomes(outcomes: Sequence[Outcomes]) -> Outcomes:
 def compute_metrics(outcomes: Outcomes) -> dict[str, Interval]:
   """Averages the outcomes, each mean with its interval."""
   return {
-    metric: compute_interval(values, outcomes.clusters)
+    metric: compute_interval(
+      values, outcomes.clusters, is_share=metric not in COUNT_NUMBERS
+    )
     for metric, values in outcomes.values.items()
   }
 

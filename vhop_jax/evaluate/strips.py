@@ -13,8 +13,9 @@ import numpy as np
 from vhop_jax.evaluate import failures
 from vhop_jax.evaluate.failures import Judge
 from vhop_jax.evaluate.scores import (
+  BACKTRACKED,
+  SELECTED,
   Trajectory,
-  is_answer_in_stack,
   is_chain_exact,
 )
 from vhop_jax.worlds.world import Query
@@ -52,6 +53,7 @@ class Frame:
     kind: a key of `KINDS`.
     label: short, above the picture, e.g. `1 · 0.83`.
     caption: below the picture, a sentence or two.
+    is_rejected: whether the router came back from it; its frame is dashed.
   """
 
   image: np.ndarray
@@ -59,6 +61,7 @@ class Frame:
   kind: str
   label: str
   caption: str = ''
+  is_rejected: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,24 +171,13 @@ def make_trajectory_panel(
     The panel; its verdict is `right` if a valid answer is in the stack.
   """
   query = judge.queries[trajectory.query_id]
-  frames = [_make_query_frame(judge, pixels, query)]
-  steps = judge.judge_trajectory(trajectory)
-  for t, step in enumerate(steps):
-    label = f'{t + 1}'
-    if t < len(trajectory.scores):
-      label += f' · {trajectory.scores[t]:.2f}'
-    if step.image in query.answers:
-      label += ' · answer'
-    frames.append(
-      Frame(
-        pixels[judge.world.index(step.image)],
-        step.image,
-        _KIND_OF_VERDICT.get(step.verdict, WRONG),
-        label,
-        _caption(step),
-      )
-    )
-  is_right = is_answer_in_stack(query, trajectory)
+  frames = [
+    _make_query_frame(judge, pixels, query),
+    *(_make_decision_frames if trajectory.decisions else _make_stack_frames)(
+      judge, pixels, trajectory
+    ),
+  ]
+  is_right = not failures.is_failed(query, trajectory)
   title = f'{judge.world.spec.name} · {query.id} · '
   failure = judge.find_failure(trajectory)
   if failure is None:
@@ -206,6 +198,73 @@ def make_trajectory_panel(
     text=query.instruction,
     strips=tuple(strips),
     verdict='right' if is_right else 'wrong',
+  )
+
+
+def _make_stack_frames(
+  judge: Judge, pixels: np.ndarray, trajectory: Trajectory
+) -> list[Frame]:
+  """Shows what a retriever without gates selected."""
+  query = judge.queries[trajectory.query_id]
+  frames = []
+  for t, step in enumerate(judge.judge_trajectory(trajectory)):
+    label = f'{t + 1}'
+    if t < len(trajectory.scores):
+      label += f' · {trajectory.scores[t]:.2f}'
+    frames.append(_make_step_frame(judge, pixels, query, step, label))
+  return frames
+
+
+def _make_decision_frames(
+  judge: Judge, pixels: np.ndarray, trajectory: Trajectory
+) -> list[Frame]:
+  """Shows each selection of a router with gates, also those it took back.
+
+  Below each image stand the gates' probabilities once it was seen.
+  """
+  query = judge.queries[trajectory.query_id]
+  frames: list[Frame] = []
+  stack: list[str] = []
+  places: list[int] = []  # Of the stack's images in `frames`.
+  decisions = trajectory.decisions
+  for t, decision in enumerate(decisions):
+    if decision.kind == BACKTRACKED:
+      stack.pop()
+      place = places.pop()
+      frames[place] = dataclasses.replace(frames[place], is_rejected=True)
+    if decision.kind != SELECTED:
+      continue
+    assert decision.image is not None
+    stack.append(decision.image)
+    places.append(len(frames))
+    step = judge.judge_trajectory(
+      dataclasses.replace(trajectory, selected=tuple(stack))
+    )[-1]
+    label = f'{t + 1} · {decision.score:.2f}'
+    frame = _make_step_frame(judge, pixels, query, step, label)
+    if t + 1 < len(decisions):
+      gates = decisions[t + 1]
+      text = f'stop {gates.p_stop:.2f}, back {gates.p_backtrack:.2f}'
+      frame = dataclasses.replace(frame, caption=f'{frame.caption} ({text})')
+    frames.append(frame)
+  return frames
+
+
+def _make_step_frame(
+  judge: Judge,
+  pixels: np.ndarray,
+  query: Query,
+  step: failures.Step,
+  label: str,
+) -> Frame:
+  if step.image in query.answers:
+    label += ' · answer'
+  return Frame(
+    pixels[judge.world.index(step.image)],
+    step.image,
+    _KIND_OF_VERDICT.get(step.verdict, WRONG),
+    label,
+    _caption(step),
   )
 
 
@@ -234,12 +293,12 @@ def choose_trajectories(
   for judge, trajectories in pairs:
     for trajectory in trajectories:
       query = judge.queries[trajectory.query_id]
-      if is_chain_exact(query, trajectory):
-        rights.append((judge, trajectory))
-      elif not is_answer_in_stack(query, trajectory):
+      if failures.is_failed(query, trajectory):
         failure = judge.find_failure(trajectory)
         if failure is not None:
           groups.setdefault(failure, []).append((judge, trajectory))
+      elif is_chain_exact(query, trajectory):
+        rights.append((judge, trajectory))
   count = min(right, len(rights))
   chosen = [rights[i * len(rights) // count] for i in range(count)]
   turns = sorted(groups.values(), key=len, reverse=True)

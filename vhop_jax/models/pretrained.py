@@ -141,15 +141,17 @@ class RouterModel:
 
   Attributes:
     module: the Linen module.
-    params: its parameters, `{'state', 'gallery', 'select'}`.
+    params: its parameters: `state`, `gallery`, `select`, `stop`, `backtrack`.
     embedder: the embedding model it was made from; its tower is the router's.
     inverse_temperature: 1 / tau at the start of training.
+    has_gates: whether the gates were trained; else it can only select.
   """
 
   module: router_lib.Router
   params: Params
   embedder: Pretrained
   inverse_temperature: float
+  has_gates: bool = False
 
   def replace_params(self, params: Params) -> 'RouterModel':
     """Returns the same router with other parameters."""
@@ -170,20 +172,27 @@ def make_router(
   embedder: Pretrained, *, inverse_temperature: float
 ) -> RouterModel:
   """Makes an untrained router: it scores as the embedding model does."""
-  module = router_lib.Router(
-    embedder.module.config.decoder, inverse_temperature
-  )
-  select = router_lib.SelectHead(inverse_temperature)
-  size = embedder.module.config.decoder.hidden_size
-  head = nn.meta.unbox(
-    select.init(jax.random.key(0), jnp.zeros((1, size)))['params']
-  )
+  config = embedder.module.config.decoder
+  module = router_lib.Router(config, inverse_temperature)
+  state = jnp.zeros((1, config.hidden_size))
+  evidence = jnp.zeros((1, router_lib.EVIDENCE_SIZE))
+
+  def init(rng: jax.Array) -> Params:
+    rng_stop, rng_backtrack = jax.random.split(rng)
+    gate = router_lib.GateHead(module.gate_size)
+    return {
+      'select': router_lib.SelectHead(inverse_temperature).init(rng, state),
+      'stop': gate.init(rng_stop, state, evidence),
+      'backtrack': gate.init(rng_backtrack, state, evidence),
+    }
+
+  heads = nn.meta.unbox(jax.jit(init)(jax.random.key(0)))
   return RouterModel(
     module=module,
     params={
       'state': embedder.params['text'],
       'gallery': embedder.params['text'],
-      'select': head,
+      **{name: head['params'] for name, head in heads.items()},
     },
     embedder=embedder,
     inverse_temperature=inverse_temperature,
@@ -204,6 +213,7 @@ def save_router(
       'model': router.embedder.settings,
       'embedder': router.embedder.fingerprint,
       'inverse_temperature': router.inverse_temperature,
+      'has_gates': router.has_gates,
       'training': training,
     },
   )
@@ -223,7 +233,7 @@ def load_router(
       from another embedding model.
   """
   params, metadata = parameter_file.load_params(path)
-  if 'inverse_temperature' not in metadata:
+  if not {'inverse_temperature', 'has_gates'} <= set(metadata):
     raise errors.DataError(
       f'{path} holds no router: give the router.safetensors of a training run'
     )
@@ -239,4 +249,6 @@ def load_router(
       f' ({metadata["embedder"][:12]}, not {embedder.fingerprint[:12]}): give'
       ' that one as config.embedder'
     )
-  return router.replace_params(params)
+  return dataclasses.replace(
+    router, params=params, has_gates=metadata['has_gates']
+  )

@@ -2,7 +2,7 @@
 
 The context of the policy is one sequence,
 
-    [instruction][query image] <s>   [image] <s>   [image] <s> ...
+    [instruction][query image] <s>   [image] <s>   <back> <s> ...
 
 and the hidden state at each <s> is the state s_t. `encode_states` reads a
 whole trajectory in one parallel pass; `start` and `advance` read the same
@@ -13,15 +13,21 @@ import dataclasses
 
 import flax
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from vhop_jax.models import decoder as decoder_lib
 from vhop_jax.models import embedder as embedder_lib
 from vhop_jax.models import sequence as sequence_lib
-from vhop_jax.typing import Array, Float, Int, typed
+from vhop_jax.typing import Array, Bool, Float, Int, typed
+
+EVIDENCE_IMAGES = 8  # Best candidates that the gates are told about.
+EVIDENCE_SIZE = 2 * EVIDENCE_IMAGES + 2
 
 _MAX_LOG_SCALE = 4.6  # ln 100, CLIP's bound on the inverse temperature.
+_CLOSED_LOGIT = -4.0  # A gate's logit at the start: p = 0.02.
+_COUNT_UNIT = 16.0  # Brings counts of decisions near 1.
 
 
 @flax.struct.dataclass
@@ -47,11 +53,33 @@ def find_next_position(
   return jnp.max(jnp.where(mask[:, None], positions, -1), axis=(1, 2)) + 1
 
 
+def _find_steps(decisions: sequence_lib.Sequence) -> Int[Array, '3']:
+  """Returns by how much a decision of each kind moves the position on."""
+  return find_next_position(decisions.positions, decisions.mask)
+
+
 def _init_identity(
   rng: Array, shape: tuple[int, ...], dtype: jnp.dtype
 ) -> Array:
   del rng
   return jnp.eye(shape[0], dtype=dtype)
+
+
+def take_context(context: Context, rows: Int[Array, 'P']) -> Context:
+  """Returns the context of some rows, in that order; they may repeat."""
+  cache = context.cache
+  return Context(
+    state=context.state[rows],
+    cache=dataclasses.replace(
+      cache, k=cache.k[:, rows], v=cache.v[:, rows], mask=cache.mask[rows]
+    ),
+    position=context.position[rows],
+  )
+
+
+def compute_scale(log_scale: Float[Array, '']) -> Float[Array, '']:
+  """Returns 1 / tau from the parameter that holds its logarithm."""
+  return jnp.exp(jnp.minimum(log_scale, _MAX_LOG_SCALE))
 
 
 class SelectHead(nn.Module):
@@ -80,7 +108,82 @@ class SelectHead(nn.Module):
     )
     flat = states.reshape(-1, size) @ kernel
     queries = embedder_lib.normalize(flat).reshape(states.shape)
-    return queries, jnp.exp(jnp.minimum(log_scale, _MAX_LOG_SCALE))
+    return queries, compute_scale(log_scale)
+
+
+class GateHead(nn.Module):
+  """Turns a state and the evidence of its candidates into a gate's logit.
+
+  Starts closed, so that an untrained router selects only.
+  """
+
+  hidden_size: int
+
+  @nn.compact
+  @typed
+  def __call__(
+    self, states: Float[Array, '*B D'], evidence: Float[Array, '*B E']
+  ) -> Float[Array, '*B']:
+    """Returns the logits."""
+    inputs = jnp.concatenate([states, evidence], axis=-1)
+    flat = inputs.reshape(-1, inputs.shape[-1])
+    hidden = nn.gelu(nn.Dense(self.hidden_size, name='hidden')(flat))
+    closed = nn.initializers.constant(_CLOSED_LOGIT)
+    logits = nn.Dense(1, bias_init=closed, name='logit')(hidden)
+    return logits.reshape(states.shape[:-1])
+
+
+def compute_evidence(
+  cosines: Float[Array, '*B N'],
+  candidate_mask: Bool[Array, '*B N'],
+  *,
+  inverse_temperature: Float[Array, ''],
+  depth: Int[Array, '*B'],
+  decisions_left: Int[Array, '*B'],
+) -> Float[Array, '*B E']:
+  """Says what a gate should know of the candidates.
+
+  Without it a gate cannot tell that no image goes on from here. No gradient
+  flows through it.
+
+  Args:
+    cosines: of each state with the gallery.
+    candidate_mask: what may be selected.
+    inverse_temperature: of the selection.
+    depth: images on the stack.
+    decisions_left: of the budget.
+
+  Returns:
+    The best cosines, their margins to the best, the entropy of the selection,
+    and the two counts.
+  """
+  cosines = jax.lax.stop_gradient(cosines)
+  logits = jnp.where(
+    candidate_mask,
+    jax.lax.stop_gradient(inverse_temperature) * cosines,
+    -jnp.inf,
+  )
+  known = jnp.where(candidate_mask, cosines, -1.0)
+  # A gallery may be smaller than that.
+  missing = max(EVIDENCE_IMAGES - known.shape[-1], 0)
+  widths = [(0, 0)] * (known.ndim - 1) + [(0, missing)]
+  best, _ = jax.lax.top_k(
+    jnp.pad(known, widths, constant_values=-1.0), EVIDENCE_IMAGES
+  )
+  log_probs = jax.nn.log_softmax(logits, axis=-1)
+  entropy = -jnp.sum(
+    jnp.where(candidate_mask, jnp.exp(log_probs) * log_probs, 0.0), axis=-1
+  )
+  counts = jnp.stack([depth, decisions_left], axis=-1).astype(jnp.float32)
+  return jnp.concatenate(
+    [
+      best,
+      best[..., :1] - best[..., 1:],
+      entropy[..., None],
+      counts / _COUNT_UNIT,
+    ],
+    axis=-1,
+  )
 
 
 class Router(nn.Module):
@@ -93,16 +196,20 @@ class Router(nn.Module):
   Attributes:
     config: sizes of both text encoders.
     inverse_temperature: 1 / tau at the start of training.
+    gate_size: hidden width of the gates.
   """
 
   config: decoder_lib.DecoderConfig
   inverse_temperature: float
+  gate_size: int = 64
 
   def setup(self) -> None:
     """Declares both sides and the head."""
     self.state = embedder_lib.TextEncoder(self.config)
     self.gallery = embedder_lib.TextEncoder(self.config)
     self.select = SelectHead(self.inverse_temperature)
+    self.stop = GateHead(self.gate_size)
+    self.backtrack = GateHead(self.gate_size)
 
   def embed_gallery(
     self, sequence: sequence_lib.Sequence, visual: Float[Array, 'N M D']
@@ -116,51 +223,53 @@ class Router(nn.Module):
     """Returns norm(W s) and 1 / tau."""
     return self.select(states)
 
+  def compute_gates(
+    self, states: Float[Array, '*B D'], evidence: Float[Array, '*B E']
+  ) -> tuple[Float[Array, '*B'], Float[Array, '*B']]:
+    """Returns the logits of p_stop and p_bt."""
+    return self.stop(states, evidence), self.backtrack(states, evidence)
+
   def encode_states(
     self,
     prefix: sequence_lib.Sequence,
-    segment: sequence_lib.Sequence,
+    decisions: sequence_lib.Sequence,
     query_visual: Float[Array, 'B M D'],
+    kinds: Int[Array, 'B T'],
     selected_visual: Float[Array, 'B T M D'],
   ) -> Float[Array, 'B T+1 D']:
     """Returns the states of whole trajectories by one parallel pass.
 
     Args:
       prefix: instruction and query image, right-padded.
-      segment: the layout of one decision, [1, M + 1].
+      decisions: the layout of each kind, [3, M + 1].
       query_visual: visual tokens of the query images.
-      selected_visual: visual tokens of the images selected, in order.
+      kinds: of the decisions; the state after Stop has no meaning.
+      selected_visual: visual tokens of the images selected; anything at
+        decisions of another kind.
     """
     b, t, m, d = selected_visual.shape
-    length, size = prefix.tokens.shape[1], segment.tokens.shape[1]
-    first = find_next_position(prefix.positions, prefix.mask)
-    step = find_next_position(segment.positions, segment.mask)[0]
-    starts = first[:, None] + step * jnp.arange(t)[None]
-    tail_positions = (
-      starts[:, None, :, None] + jnp.asarray(segment.positions)[:, :, None, :]
+    length, size = prefix.tokens.shape[1], decisions.tokens.shape[1]
+    tail: sequence_lib.Sequence = jax.tree.map(
+      lambda x: jnp.asarray(x)[kinds], decisions
     )
-    offsets = m * (1 + jnp.arange(t))[:, None]
-    index = jnp.asarray(segment.visual_index)
-    tail_index = jnp.where(index >= 0, index + offsets, index).reshape(-1)
-
-    def tile(x: Array) -> Array:
-      return jnp.broadcast_to(
-        jnp.tile(jnp.asarray(x)[0], t)[None], (b, t * size)
-      )
-
-    sequence = sequence_lib.Sequence(
-      tokens=jnp.concatenate([prefix.tokens, tile(segment.tokens)], axis=1),
-      positions=jnp.concatenate(
-        [prefix.positions, tail_positions.reshape(b, 3, t * size)], axis=2
+    steps = _find_steps(decisions)[kinds]
+    first = find_next_position(prefix.positions, prefix.mask)
+    starts = first[:, None] + jnp.cumsum(steps, axis=1) - steps
+    offsets = m * (1 + jnp.arange(t))[None, :, None]
+    index = tail.visual_index
+    tail = dataclasses.replace(
+      tail,
+      positions=jnp.moveaxis(
+        tail.positions + starts[:, :, None, None], 2, 1
+      ).reshape(b, 3, t * size),
+      visual_index=jnp.where(index >= 0, index + offsets, index),
+    )
+    sequence: sequence_lib.Sequence = jax.tree.map(
+      lambda x, y: jnp.concatenate(
+        [x, y.reshape(*x.shape[:-1], t * size)], axis=-1
       ),
-      mask=jnp.concatenate([prefix.mask, tile(segment.mask)], axis=1),
-      visual_index=jnp.concatenate(
-        [
-          prefix.visual_index,
-          jnp.broadcast_to(tail_index[None], (b, t * size)),
-        ],
-        axis=1,
-      ),
+      prefix,
+      tail,
     )
     visual = jnp.concatenate(
       [query_visual, selected_visual.reshape(b, t * m, d)], axis=1
@@ -205,38 +314,46 @@ class Router(nn.Module):
   def advance(
     self,
     context: Context,
-    segment: sequence_lib.Sequence,
+    decisions: sequence_lib.Sequence,
+    kind: Int[Array, 'B'],
     visual: Float[Array, 'B M D'],
   ) -> Context:
-    """Reads one selected image.
+    """Reads one decision.
 
     Args:
       context: what was read before.
-      segment: the layout of one decision, [1, M + 1].
+      decisions: the layout of each kind, [3, M + 1].
+      kind: of each row's decision; after Stop the state has no meaning.
       visual: visual tokens of the selected images.
     """
-    rows = embedder_lib.repeat_rows(segment, visual.shape[0])
+    rows: sequence_lib.Sequence = jax.tree.map(
+      lambda x: jnp.asarray(x)[kind], decisions
+    )
     rows = dataclasses.replace(
       rows, positions=rows.positions + context.position[:, None, None]
     )
     hidden, cache = self.state(rows, visual, context.cache)
     assert cache is not None
-    step = find_next_position(segment.positions, segment.mask)[0]
     return Context(
-      state=hidden[:, -1], cache=cache, position=context.position + step
+      state=hidden[:, -1],
+      cache=cache,
+      position=context.position + _find_steps(decisions)[kind],
     )
 
   def __call__(
     self,
     prefix: sequence_lib.Sequence,
-    segment: sequence_lib.Sequence,
+    decisions: sequence_lib.Sequence,
     documents: sequence_lib.Sequence,
     query_visual: Float[Array, 'B M D'],
+    kinds: Int[Array, 'B T'],
     selected_visual: Float[Array, 'B T M D'],
     gallery_visual: Float[Array, 'N M D'],
   ) -> Float[Array, 'B T+1 N']:
     """Returns the selection logits of whole trajectories, none masked."""
-    states = self.encode_states(prefix, segment, query_visual, selected_visual)
+    states = self.encode_states(
+      prefix, decisions, query_visual, kinds, selected_visual
+    )
     queries, scale = self.make_queries(states)
     gallery = self.embed_gallery(documents, gallery_visual)
     return scale * jnp.einsum('btd,nd->btn', queries, gallery)

@@ -128,6 +128,8 @@ def train(
 
     with contextlib.closing(log):
       for step in range(start_step + 1, steps + 1):
+        if stage.prepare is not None:
+          stage.prepare(state.params)
         host_batch = _get_batch(stage.batches, step)
         batch = sharding.put_batch(host_batch, device_mesh)
         shapes = tuple((k, v.shape, v.dtype) for k, v in batch.items())

@@ -1,6 +1,7 @@
 """Reports progress: one line for people, one JSON object for programs."""
 
 from collections.abc import Mapping, Sequence
+import contextlib
 import json
 import math
 import os
@@ -14,6 +15,19 @@ import numpy as np
 from vhop_jax import errors
 
 FILE_NAME = 'metrics.jsonl'
+
+
+def read_rows(workdir: Path) -> list[dict[str, Any]]:
+  """Reads the rows of a run's metrics.jsonl; none if there is no file."""
+  path = workdir / FILE_NAME
+  if not path.exists():
+    return []
+  rows = []
+  for line in path.read_text().splitlines():
+    # A kill in mid-write tears a line.
+    with contextlib.suppress(json.JSONDecodeError):
+      rows.append(json.loads(line))
+  return rows
 
 
 class MetricsFile:
@@ -31,17 +45,9 @@ class MetricsFile:
       step: the step at which the run starts or resumes.
     """
     path = workdir / FILE_NAME
-    kept = []
-    if path.exists():
-      for line in path.read_text().splitlines():
-        try:
-          row = json.loads(line)
-        except json.JSONDecodeError:  # Torn by a kill in mid-write.
-          continue
-        if row['step'] <= step:
-          kept.append(line + '\n')
+    kept = [row for row in read_rows(workdir) if row['step'] <= step]
     part = path.with_suffix('.part')
-    part.write_text(''.join(kept))
+    part.write_text(''.join(json.dumps(row) + '\n' for row in kept))
     os.replace(part, path)
     self._file = path.open('a')
 

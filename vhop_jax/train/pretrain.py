@@ -7,6 +7,7 @@ right: it needs tokens that hold still.
 
 from collections.abc import Mapping
 import functools
+import json
 import pathlib
 from typing import Any
 
@@ -211,12 +212,24 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     temperature=config.loss.temperature,
   )
 
+  start = None
+  if config.embedder:
+    start = pretrained.load_embedder(config.embedder)
+    # As the file holds them: JSON has no tuples.
+    if start.settings != json.loads(json.dumps(settings)):
+      raise errors.UsageError(
+        f'embedder={config.embedder} holds another model than config.model'
+        ' describes: change one of them'
+      )
+
   def init(rng: Array) -> Params:
     rng_embedder, rng_heads = jax.random.split(rng)
     tower = settings['tower']
     visual = jnp.zeros((1, tower['num_tokens'], tower['output_size']))
     return {
-      'embedder': pretrained.init_params(settings, rng_embedder),
+      'embedder': pretrained.init_params(settings, rng_embedder)
+      if start is None
+      else start.params,
       'heads': heads.init(rng_heads, visual)['params'],
     }
 
@@ -233,6 +246,8 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   folder = pathlib.Path(workdir)
   params: Params | None = None
   for number, phase in enumerate(_PHASES):
+    if not config[f'{phase}_steps']:
+      continue
     print(f'{phase}: {config[f"{phase}_steps"]} updates', flush=True)
     # Each phase has objects of its own.
     seed = config.seed * len(_PHASES) + number
@@ -256,7 +271,8 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
       )
     finally:
       batches.close()
-  assert params is not None
+  if params is None:
+    raise errors.UsageError('every phase has 0 steps: there is nothing to do')
   path = folder / RESULT_FILE
   parameter_file.save_params(
     path,

@@ -58,6 +58,8 @@ class Stage:
     loss: maps (params, batch, rng, step) to the loss and to named scalars.
     batches: the data, endless or at least as long as the run.
     evaluate: maps the parameters to named numbers, or None without any.
+    prepare: called with the parameters before each batch is drawn; for data
+      that the model makes itself.
     trainable: tells by its path whether a parameter is trained. The others
       are neither differentiated nor given optimizer state.
   """
@@ -70,6 +72,7 @@ class Stage:
   batches: Batches
   evaluate: Callable[[Params], Mapping[str, float] | None] | None = None
   trainable: Callable[[Path], bool] = _train_all
+  prepare: Callable[[Params], None] | None = None
 
 
 def start_from(params: Params) -> Callable[[Array], Params]:

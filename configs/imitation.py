@@ -1,0 +1,75 @@
+r"""Trains a router online: the expert labels what its own rollouts visit.
+
+  python -m vhop_jax.main --config=configs/imitation.py \
+      --workdir=runs/imitation
+
+The argument `plain` is DAgger whose rollouts never follow the expert.
+"""
+
+import ml_collections
+
+
+def get_config(arg=None):
+  """Returns the settings.
+
+  Args:
+    arg: None, or 'plain' for rollouts of the policy alone.
+  """
+  if arg not in (None, 'plain'):
+    raise ValueError(
+      f"configs/imitation.py:{arg}: the argument is 'plain' or none"
+    )
+  config = ml_collections.ConfigDict()
+  config.stage = 'imitation'
+  config.seed = 0
+  config.embedder = 'tiny'
+  # What training starts from, and was made with the same embedder.
+  config.router = 'runs/sft/router.safetensors'
+  config.worlds = 'runs/worlds/sft_*'
+  config.dev = 'runs/worlds/dev'
+
+  config.imitation_steps = 300
+  config.data = dict(
+    batch_size=64,
+    family_size=10,
+    max_text_tokens=64,
+    reword=True,
+    walk_frac=0.5,
+    decisions=16,
+    turns=dict(wrong_frac=0.35, equal_frac=0.8, deeper_frac=0.25),
+    threads=2,
+  )
+  config.collect = dict(
+    temperature=0.5,
+    # One of these is drawn for each rollout.
+    expert_fracs=(0.0, 0.3, 0.6, 0.9),
+    # Rows that stay demonstrations.
+    demonstration_frac=0.25,
+  )
+  if arg == 'plain':
+    config.collect.update(expert_fracs=(0.0,), demonstration_frac=0.0)
+  config.replay = dict(capacity=40, collect_every=3)
+  config.loss = dict(
+    equals='ignored',
+    noise=0.2,
+    false_negative_margin=0.1,
+    gate_weight=0.5,
+    forgets=False,
+  )
+  config.budget = 16
+  config.imitation_optimizer = dict(
+    lr=5e-4,
+    b1=0.9,
+    b2=0.98,
+    weight_decay=0.05,
+    clip_norm=1.0,
+    warmup_steps=20,
+    schedule='cosine',
+  )
+  config.evaluate_decisions = 5
+  config.best_metric = ''
+  config.mesh = dict(data=-1, fsdp=1, tensor=1)
+  config.log_every = 10
+  config.checkpoint_every = 50
+  config.evaluate_every = 100
+  return config.lock()

@@ -1,0 +1,121 @@
+"""Tests what training takes for right along a trajectory."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vhop_jax.losses import imitation
+
+# Candidates: 0 query image, 1 and 2 gold chain, 3 fits hop 1 as well, 4 other,
+# 5 padding; so Backtrack is 6 and Stop is 7.
+CHAIN = jnp.array([[1, 2]])
+QUERY = jnp.array([0])
+EQUAL = jnp.zeros((1, 2, 6), bool).at[0, 0, 3].set(True)
+CANDIDATES = jnp.array([True] * 5 + [False])
+BACK, STOP = 6, 7
+SELECT, BACKTRACK, STOPPED = 0, 1, 2
+
+
+def make_targets(actions, *, equals='ignored'):
+  return imitation.make_targets(
+    CHAIN,
+    QUERY,
+    EQUAL,
+    CANDIDATES,
+    jnp.array([actions]),
+    equals=equals,
+    forgets=False,
+  )
+
+
+def list_true(mask):
+  return np.flatnonzero(mask).tolist()
+
+
+@pytest.mark.parametrize(
+  ('equals', 'positives', 'competitors'),
+  [
+    ('negative', [[1], [2]], [[1, 2, 3, 4], [2, 3, 4]]),
+    ('ignored', [[1], [2]], [[1, 2, 4], [2, 3, 4]]),
+    ('positive', [[1, 3], [2]], [[1, 2, 3, 4], [2, 3, 4]]),
+  ],
+)
+def test_targets_of_a_gold_chain(equals, positives, competitors):
+  made = make_targets([1, 2], equals=equals)
+  assert made.mask.all()
+  assert made.kind.tolist() == [[SELECT, SELECT]]
+  for hop in range(2):
+    assert list_true(made.positive_mask[0, hop]) == positives[hop]
+    assert list_true(made.competitor_mask[0, hop]) == competitors[hop]
+
+
+def test_targets_of_a_wrong_turn():
+  # The dead end, back, the chain, Stop, and one decision that is padding.
+  made = make_targets([3, BACK, 1, 2, STOP, STOP], equals='positive')
+  assert made.kind[0, :5].tolist() == [
+    SELECT,
+    BACKTRACK,
+    SELECT,
+    SELECT,
+    STOPPED,
+  ]
+  assert made.mask.tolist() == [[True] * 5 + [False]]
+  assert made.depth[0, :5].tolist() == [0, 1, 0, 1, 2]
+  # The image that was rejected is right no more.
+  assert list_true(made.positive_mask[0, 0]) == [1, 3]
+  assert list_true(made.positive_mask[0, 2]) == [1]
+  assert list_true(made.candidate_mask[0, 2]) == [1, 2, 4]
+  assert not made.positive_mask[0, [1, 4]].any()
+
+
+def test_nothing_is_labelled_once_the_chain_is_lost():
+  made = make_targets([1, BACK, 4, BACK])
+  assert made.mask.tolist() == [[True, True, False, False]]
+
+
+def test_select_loss_by_hand():
+  # Two labels: log(1 + e^(s4-s1)) over candidates {1, 4} where only those
+  # compete, and at the second state log(1 + e^0 + e^0).
+  made = make_targets([1, 2, STOP])
+  made = dataclasses.replace(
+    made, competitor_mask=made.competitor_mask.at[0, 0, 2].set(False)
+  )
+  cosines = jnp.zeros((1, 3, 6)).at[0, 0, 1].set(0.5)
+  loss = imitation.compute_select_loss(
+    cosines, jnp.asarray(2.0), made, margin=9.0
+  )
+  np.testing.assert_allclose(
+    loss, (np.log(1 + np.exp(-1)) + np.log(3)) / 2, rtol=1e-5
+  )
+
+
+def test_gate_loss_by_hand():
+  # Depth 0, then one closed gate of each kind on gold, then Stop.
+  made = make_targets([3, BACK, 1, 2, STOP])
+  stop = jnp.array([[9.0, -1.0, 9.0, -2.0, 3.0]])
+  back = jnp.array([[9.0, 2.0, 9.0, 1.0, 9.0]])
+  loss, named = imitation.compute_gate_loss(stop, back, made)
+  cost = lambda x: np.log(1 + np.exp(-x))  # noqa: E731
+  # Open: the last state. Closed: the states at depth 1.
+  stops = (cost(3) + (cost(1) + cost(2)) / 2) / 2
+  # Open: on the dead end. Closed: on the gold image, where it is wrong.
+  backs = (cost(2) + cost(-1)) / 2
+  np.testing.assert_allclose(loss, stops + backs, rtol=1e-5)
+  assert {k: float(v) for k, v in named.items()} == {
+    'stop_on': 1, 'stop_off': 1, 'back_on': 1, 'back_off': 0
+  }  # fmt: skip
+
+
+def test_recalls_of_each_hop():
+  made = make_targets([3, BACK, 1, 2, STOP])
+  # At hop 1 the best candidate is right once of twice; at hop 2 it is wrong.
+  # The query image does not count, though it looks best.
+  cosines = jnp.full((1, 5, 6), 0.0).at[0, :, 0].set(1.0)
+  cosines = cosines.at[0, 0, 1].set(0.5).at[0, 2, 4].set(0.5)
+  cosines = cosines.at[0, 3, 4].set(0.5)
+  made_recalls = imitation.compute_recalls(cosines, made, 2)
+  assert {k: float(v) for k, v in made_recalls.items()} == {
+    'hop1_r1': 0.5, 'hop2_r1': 0.0
+  }  # fmt: skip

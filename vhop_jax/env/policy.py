@@ -1,0 +1,123 @@
+"""Turns scores into decisions: probabilities, the greedy one, a sample.
+
+DESIGN gives the three probabilities: a stop gate, then a backtrack gate, then
+a softmax over the candidates,
+
+    log pi(Stop)      = log p_stop
+    log pi(Backtrack) = log(1 - p_stop) + log p_bt
+    log pi(Select i)  = log(1 - p_stop) + log(1 - p_bt) + log pi_sel(i)
+"""
+
+from collections.abc import Callable
+import dataclasses
+from typing import Any
+
+import flax
+import jax
+import jax.numpy as jnp
+
+from vhop_jax.env import action as action_lib
+from vhop_jax.env import state as state_lib
+from vhop_jax.typing import Array, Bool, Float, Int
+
+_GATE_LOGIT = 0.0  # Greedy decoding takes a gate above p = 0.5.
+
+
+@flax.struct.dataclass
+class Scores:
+  """Holds what a policy thinks of the next decision, nothing masked yet.
+
+  Attributes:
+    select: logits over the gallery.
+    stop: logit of p_stop.
+    backtrack: logit of p_bt.
+  """
+
+  select: Float[Array, 'B N']
+  stop: Float[Array, 'B']
+  backtrack: Float[Array, 'B']
+
+
+@dataclasses.dataclass(frozen=True)
+class Policy:
+  """Holds the functions of a policy, which carries a context of its own.
+
+  Attributes:
+    score: (context, state) -> `Scores`.
+    advance: (context, action [B], state before it) -> context.
+    take: (context, rows [P]) -> the context of these rows, which may repeat.
+  """
+
+  score: Callable[[Any, state_lib.State], Scores]
+  advance: Callable[[Any, Array, state_lib.State], Any]
+  take: Callable[[Any, Array], Any]
+
+
+def compute_log_probs(
+  scores: Scores, legal: Bool[Array, 'B A'], *, gate_complements: bool = True
+) -> Float[Array, 'B A']:
+  """Returns log pi of all N + 2 actions, -inf where illegal.
+
+  Args:
+    scores: of the policy.
+    legal: what is allowed; a gate that is not allowed is closed.
+    gate_complements: whether the terms log(1 - p) count. Without them the
+      result is no distribution: [VHOP, table 9] has policy-gradient terms
+      that keep only the last summand of each line.
+  """
+  count = scores.select.shape[1]
+  may_backtrack, may_stop = legal[:, count], legal[:, count + 1]
+  stop = jax.nn.log_sigmoid(scores.stop)
+  backtrack = jax.nn.log_sigmoid(scores.backtrack)
+  select = jnp.where(legal[:, :count], scores.select, -jnp.inf)
+  # A row without a candidate stays -inf: softmax would make it NaN.
+  has_candidate = legal[:, :count].any(axis=1, keepdims=True)
+  select = jnp.where(
+    has_candidate,
+    jax.nn.log_softmax(jnp.where(has_candidate, select, 0.0), axis=1),
+    -jnp.inf,
+  )
+  if gate_complements:
+    goes_on = jnp.where(may_stop, jax.nn.log_sigmoid(-scores.stop), 0.0)
+    backtrack += goes_on
+    keeps = jnp.where(may_backtrack, jax.nn.log_sigmoid(-scores.backtrack), 0.0)
+    select += (goes_on + keeps)[:, None]
+  gates = jnp.stack([backtrack, stop], axis=1)
+  gates = jnp.where(legal[:, count:], gates, -jnp.inf)
+  return jnp.concatenate([select, gates], axis=1)
+
+
+def choose_greedily(
+  scores: Scores, legal: Bool[Array, 'B A']
+) -> Int[Array, 'B']:
+  """Stops if p_stop > 0.5, else backtracks if p_bt > 0.5, else selects.
+
+  Rows that may do nothing get some action, which changes nothing.
+  """
+  count = scores.select.shape[1]
+  may_backtrack, may_stop = legal[:, count], legal[:, count + 1]
+  select = jnp.where(legal[:, :count], scores.select, -jnp.inf)
+  return jnp.where(
+    may_stop & (scores.stop > _GATE_LOGIT),
+    action_lib.make_stop(count),
+    jnp.where(
+      may_backtrack & (scores.backtrack > _GATE_LOGIT),
+      action_lib.make_backtrack(count),
+      jnp.argmax(select, axis=1),
+    ),
+  )
+
+
+def sample(
+  rng: Array,
+  scores: Scores,
+  legal: Bool[Array, 'B A'],
+  *,
+  temperature: float = 1.0,
+) -> Int[Array, 'B']:
+  """Samples from pi, its logits divided by the temperature."""
+  tempered = jax.tree.map(lambda x: x / temperature, scores)
+  log_probs = compute_log_probs(tempered, legal)
+  # The Gumbel trick, which gives rows without a distribution some action.
+  noise = jax.random.gumbel(rng, log_probs.shape)
+  return jnp.argmax(log_probs + noise, axis=1)

@@ -1,0 +1,192 @@
+"""Objectives that follow the expert: which image, and when to turn or stop.
+
+All of them look at whole demonstrations or rollouts, whose states are given by
+replaying the actions.
+"""
+
+import flax
+import jax
+import jax.numpy as jnp
+import optax
+
+from vhop_jax.env import action as action_lib
+from vhop_jax.env import expert as expert_lib
+from vhop_jax.env import state as state_lib
+from vhop_jax.losses import contrastive
+from vhop_jax.typing import Array, Bool, Float, Int
+
+# What becomes of images that fit a hop as well as the gold one.
+EQUALS = ('negative', 'ignored', 'positive')
+
+
+@flax.struct.dataclass
+class Targets:
+  """Holds what the expert says along each trajectory.
+
+  Attributes:
+    kind: SELECT, BACKTRACK or STOP.
+    mask: whether a state has a label.
+    positive_mask: where `kind` is SELECT, the images that are right.
+    competitor_mask: the images that the loss pushes away from there.
+    candidate_mask: the images that may be selected.
+    depth: images on the stack.
+  """
+
+  kind: Int[Array, 'B T']
+  mask: Bool[Array, 'B T']
+  positive_mask: Bool[Array, 'B T C']
+  competitor_mask: Bool[Array, 'B T C']
+  candidate_mask: Bool[Array, 'B T C']
+  depth: Int[Array, 'B T']
+
+
+def make_targets(
+  chain: Int[Array, 'B hops'],
+  query_candidate: Int[Array, 'B'],
+  equal_mask: Bool[Array, 'B hops C'],
+  candidate_mask: Bool[Array, 'C'],
+  action: Int[Array, 'B T'],
+  *,
+  equals: str,
+  forgets: bool,
+) -> Targets:
+  """Labels the states of trajectories that follow one chain.
+
+  Args:
+    chain: candidate index of the gold image of each hop.
+    query_candidate: candidate index of the query image.
+    equal_mask: True at images that fit the hop as well as the gold one.
+    candidate_mask: True at candidates that are no padding.
+    action: what was decided, numbered as in `env.action` over C candidates.
+    equals: one of `EQUALS`: what `equal_mask` becomes.
+    forgets: as in `env.state.step`.
+  """
+  b, hops = chain.shape
+  t, count = action.shape[1], len(candidate_mask)
+  start = state_lib.start(
+    query_candidate, num_images=count, budget=t, gallery_mask=candidate_mask
+  )
+  states = state_lib.replay(start, action, forgets=forgets)
+  flat = jax.tree.map(lambda x: x.reshape(b * t, *x.shape[2:]), states)
+  repeated = jnp.repeat(chain, t, axis=0)[:, None]
+  label = expert_lib.label(
+    flat,
+    expert_lib.Chains(
+      images=repeated, length=jnp.full(repeated.shape[:2], hops)
+    ),
+    forgets=forgets,
+  )
+  candidates = state_lib.make_candidate_mask(flat)
+  hop = jnp.minimum(flat.depth.reshape(b, t), hops - 1)
+  equal = jnp.take_along_axis(equal_mask, hop[:, :, None], axis=1)
+  equal = equal.reshape(b * t, count) & candidates
+  positives, competitors = label.select_mask, candidates
+  if equals == 'ignored':
+    competitors &= ~equal
+  elif equals == 'positive':
+    is_select = label.kind == action_lib.SELECT
+    positives |= equal & is_select[:, None]
+  return Targets(
+    kind=label.kind.reshape(b, t),
+    mask=label.mask.reshape(b, t),
+    positive_mask=positives.reshape(b, t, count),
+    competitor_mask=competitors.reshape(b, t, count),
+    candidate_mask=candidates.reshape(b, t, count),
+    depth=flat.depth.reshape(b, t),
+  )
+
+
+def _mean(values: Array, mask: Array) -> Float[Array, '']:
+  """Returns the mean where the mask is True, 0 if that is nowhere."""
+  return jnp.sum(jnp.where(mask, values, 0.0)) / jnp.maximum(mask.sum(), 1)
+
+
+def compute_select_loss(
+  cosines: Float[Array, 'B T C'],
+  scale: Float[Array, ''],
+  targets: Targets,
+  *,
+  margin: float,
+) -> Float[Array, '']:
+  """Returns the mean InfoNCE of the states whose label is Select.
+
+  Args:
+    cosines: of each state with the candidates.
+    scale: inverse temperature.
+    targets: the labels.
+    margin: of the false-negative mask, see
+      `contrastive.make_false_negative_mask`.
+  """
+  count = cosines.shape[2]
+  flat = cosines.reshape(-1, count)
+  positives = targets.positive_mask.reshape(-1, count)
+  safe = contrastive.make_false_negative_mask(
+    *jax.lax.stop_gradient((flat, positives)), margin=margin
+  )
+  losses = contrastive.info_nce(
+    scale * flat, positives, targets.competitor_mask.reshape(-1, count) & safe
+  )
+  # The mask is of the expert's action: a mask of legal targets alone would
+  # silently drop labels of other kinds.
+  is_select = targets.mask & (targets.kind == action_lib.SELECT)
+  return _mean(losses, is_select.reshape(-1))
+
+
+def compute_gate_loss(
+  stop: Float[Array, 'B T'],
+  backtrack: Float[Array, 'B T'],
+  targets: Targets,
+) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
+  """Returns the gates' cross-entropies, open and closed states weighing alike.
+
+  Balanced, because one wrong turn on a gold image makes many more labels of
+  its kind. A gate has a label where it is legal, the backtrack gate only
+  where the expert does not stop.
+
+  Args:
+    stop: logits.
+    backtrack: logits.
+    targets: the labels.
+
+  Returns:
+    The sum of both gates' losses, and for each gate the share of open and of
+    closed states that it gets right.
+  """
+  legal = targets.mask & (targets.depth > 0)
+  total = jnp.zeros(())
+  named = {}
+  for name, logits, is_open, mask in (
+    ('stop', stop, targets.kind == action_lib.STOP, legal),
+    (
+      'back',
+      backtrack,
+      targets.kind == action_lib.BACKTRACK,
+      legal & (targets.kind != action_lib.STOP),
+    ),
+  ):
+    losses = optax.sigmoid_binary_cross_entropy(logits, is_open)
+    for side, where in (('on', is_open), ('off', ~is_open)):
+      total += 0.5 * _mean(losses, mask & where)
+      right = (logits > 0) == is_open
+      named[f'{name}_{side}'] = _mean(right.astype(jnp.float32), mask & where)
+  return total, named
+
+
+def compute_recalls(
+  cosines: Float[Array, 'B T C'], targets: Targets, hops: int
+) -> dict[str, Float[Array, '']]:
+  """Returns for each hop the share of states whose best candidate is right."""
+  count = cosines.shape[2]
+  scores = jnp.where(targets.competitor_mask, cosines, -jnp.inf)
+  best = jnp.argmax(
+    jnp.where(targets.positive_mask, cosines, scores).reshape(-1, count),
+    axis=1,
+  ).reshape(targets.kind.shape)
+  hit = jnp.take_along_axis(targets.positive_mask, best[:, :, None], axis=2)
+  is_select = targets.mask & (targets.kind == action_lib.SELECT)
+  return {
+    f'hop{hop + 1}_r1': _mean(
+      hit[:, :, 0].astype(jnp.float32), is_select & (targets.depth == hop)
+    )
+    for hop in range(hops)
+  }

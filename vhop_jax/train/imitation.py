@@ -1,0 +1,157 @@
+"""Stage 2: online imitation; the expert labels every state that is visited."""
+
+from collections.abc import Sequence
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+
+from vhop_jax import errors
+from vhop_jax.env import action as action_lib
+from vhop_jax.env import expert as expert_lib
+from vhop_jax.env import policy as policy_lib
+from vhop_jax.env import rollout as rollout_lib
+from vhop_jax.env import router_policy
+from vhop_jax.env import state as state_lib
+from vhop_jax.models import embedder as embedder_lib
+from vhop_jax.models import pretrained
+from vhop_jax.models import sequence as sequence_lib
+from vhop_jax.train import online, router_run
+from vhop_jax.train import state as train_state_lib
+from vhop_jax.typing import Array, Bool, Int, Params
+
+_PHASE = 'imitation'
+_FROZEN = ('gallery',)  # Its embeddings are what the policy was made for.
+
+
+def make_collect(
+  model: pretrained.RouterModel,
+  *,
+  budget: int,
+  forgets: bool,
+  temperature: float,
+  expert_fracs: Sequence[float],
+  demonstration_frac: float,
+) -> online.Collect:
+  """Makes the function that rolls a policy out on a batch of queries.
+
+  Each rollout follows the expert in a share of its decisions, drawn once for
+  the rollout: without that, a policy that cannot stop yet sees few states worth
+  a label.
+
+  Args:
+    model: the router.
+    budget: T, decisions.
+    forgets: as in `env.state.step`.
+    temperature: at which the policy is sampled.
+    expert_fracs: the shares, one of which is drawn.
+    demonstration_frac: share of rows that keep their demonstration.
+  """
+  module, maker = model.module, model.embedder.maker
+  decisions, document = maker.decisions(), maker.documents(1)
+
+  def collect(
+    params: Params, batch: train_state_lib.Batch, rng: Array
+  ) -> Int[Array, 'B T']:
+    rng_rollout, rng_frac, rng_keep = jax.random.split(rng, 3)
+    visual = jnp.asarray(batch['candidate_visual'])
+    count, rows = visual.shape[0], batch['chain'].shape[0]
+    apply = lambda *args, **kwargs: module.apply(  # noqa: E731
+      {'params': params}, *args, **kwargs
+    )
+    documents = embedder_lib.repeat_rows(document, count)
+    gallery = apply(documents, visual, method='embed_gallery')
+    prefix = sequence_lib.from_batch('prefix', batch)
+    context = apply(
+      prefix,
+      batch['query_visual'],
+      max_length=prefix.tokens.shape[1] + budget * decisions.tokens.shape[1],
+      method='start',
+    )
+    chain = jnp.asarray(batch['chain'])[:, None]
+    chains = expert_lib.Chains(
+      images=chain, length=jnp.full(chain.shape[:2], chain.shape[2])
+    )
+    expert_frac = jax.random.choice(
+      rng_frac, jnp.asarray(expert_fracs), (rows,)
+    )
+
+    def choose(
+      rng: Array,
+      scores: policy_lib.Scores,
+      legal: Bool[Array, 'B A'],
+      state: state_lib.State,
+    ) -> Int[Array, 'B']:
+      rng_policy, rng_expert = jax.random.split(rng)
+      sampled = policy_lib.sample(
+        rng_policy, scores, legal, temperature=temperature
+      )
+      label = expert_lib.label(state, chains, forgets=forgets)
+      best = jnp.argmax(
+        jnp.where(label.select_mask, scores.select, -jnp.inf), axis=1
+      )
+      followed = jnp.where(
+        label.kind == action_lib.SELECT,
+        best,
+        jnp.where(
+          label.kind == action_lib.STOP,
+          action_lib.make_stop(count),
+          action_lib.make_backtrack(count),
+        ),
+      )
+      follows = jax.random.uniform(rng_expert, (rows,)) < expert_frac
+      return jnp.where(follows & label.mask, followed, sampled)
+
+    made = rollout_lib.roll_out(
+      router_policy.make_policy(module, params, decisions, visual, gallery),
+      context,
+      state_lib.start(
+        batch['query_candidate'],
+        num_images=count,
+        budget=budget,
+        gallery_mask=jnp.asarray(batch['candidate_mask']),
+      ),
+      choose=choose,
+      rng=rng_rollout,
+      forgets=forgets,
+    )
+    keeps = jax.random.uniform(rng_keep, (rows, 1)) < demonstration_frac
+    action = jnp.where(made.mask, made.action, action_lib.make_stop(count))
+    return jnp.where(keeps, batch['action'], action)
+
+  compiled: online.Collect = jax.jit(collect)
+  return compiled
+
+
+def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Trains and writes `workdir/router.safetensors`."""
+  if config.data.decisions != config.budget:
+    raise errors.UsageError(
+      f'data.decisions={config.data.decisions} must equal budget='
+      f'{config.budget}: demonstrations stand beside rollouts'
+    )
+  embedder = pretrained.load_embedder(config.embedder)
+  model = dataclasses.replace(
+    pretrained.load_router(config.router, embedder), has_gates=True
+  )
+  training = router_run.open_run(config, workdir, model)
+  batches = online.OnlineBatches(
+    training.make_batches(),
+    make_collect(
+      model,
+      budget=config.budget,
+      forgets=config.loss.forgets,
+      **config.collect,
+    ),
+    seed=config.seed,
+    **config.replay,
+  )
+  params = training.train_phase(
+    _PHASE,
+    model.params,
+    batches,
+    frozen=_FROZEN,
+    prepare=batches.prepare,
+  )
+  training.save(params)

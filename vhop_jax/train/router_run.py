@@ -1,0 +1,143 @@
+"""Holds what the stages that train a router have in common."""
+
+from collections.abc import Callable
+import dataclasses
+import glob
+import pathlib
+from typing import Any
+
+import jax
+import ml_collections
+
+from vhop_jax import errors
+from vhop_jax.data import routes as routes_lib
+from vhop_jax.evaluate import routing
+from vhop_jax.losses import imitation
+from vhop_jax.models import pretrained
+from vhop_jax.train import loop, objective
+from vhop_jax.train import state as state_lib
+from vhop_jax.typing import Params
+
+RESULT_FILE = 'router.safetensors'
+
+
+@dataclasses.dataclass(frozen=True)
+class RouterRun:
+  """Holds one training run of a router.
+
+  Attributes:
+    config: of the run.
+    folder: its workdir.
+    model: the router, as it starts.
+    worlds: folders of the training worlds.
+    routes: of the training worlds.
+    dev: the world to measure on.
+  """
+
+  config: ml_collections.ConfigDict
+  folder: pathlib.Path
+  model: pretrained.RouterModel
+  worlds: tuple[str, ...]
+  routes: routes_lib.RouteSet
+  dev: routing.GallerySource
+
+  def make_batches(self) -> Any:
+    """Makes the batches of demonstrations."""
+    return routes_lib.make_batches(
+      self.routes,
+      self.model.embedder.maker,
+      seed=self.config.seed,
+      **self.config.data,
+    )
+
+  def evaluate(self, params: Params) -> dict[str, float]:
+    """Measures parameters on the dev world."""
+    return routing.measure(
+      self.model.replace_params(params),
+      self.dev,
+      steps=self.config.evaluate_decisions,
+      budget=self.config.budget,
+    )
+
+  def train_phase(
+    self,
+    phase: str,
+    params: Params,
+    batches: state_lib.Batches,
+    *,
+    frozen: tuple[str, ...],
+    prepare: Callable[[Params], None] | None = None,
+  ) -> Params:
+    """Trains all but the frozen parts; returns the parameters."""
+    steps = self.config[f'{phase}_steps']
+    names = ', '.join(frozen) or 'nothing'
+    print(f'{phase}: {steps} updates, frozen: {names}', flush=True)
+    trained = loop.train_phase(
+      phase,
+      state_lib.Stage(
+        init=state_lib.start_from(params),
+        loss=objective.make_loss(
+          self.model, budget=self.config.budget, **self.config.loss
+        ),
+        batches=batches,
+        evaluate=self.evaluate,
+        trainable=lambda path: path[0] not in frozen,
+        prepare=prepare,
+      ),
+      config=self.config,
+      settings={
+        **self.config.to_dict(),
+        'embedder': self.model.embedder.fingerprint,
+        'worlds': list(self.worlds),
+      },
+      folder=self.folder,
+    )
+    return jax.device_get(trained)
+
+  def save(self, params: Params) -> None:
+    """Writes the router to the workdir."""
+    path = self.folder / RESULT_FILE
+    pretrained.save_router(
+      path,
+      self.model.replace_params(params),
+      training=self.config.to_dict(),
+    )
+    print(f'wrote the router to {path}')
+
+
+def open_run(
+  config: ml_collections.ConfigDict,
+  workdir: str,
+  model: pretrained.RouterModel,
+) -> RouterRun:
+  """Reads the worlds of a run.
+
+  Raises:
+    UsageError: a setting is out of range.
+    DataError: a world is missing, damaged, or trains on what it measures.
+  """
+  if config.loss.equals not in imitation.EQUALS:
+    raise errors.UsageError(
+      f'loss.equals={config.loss.equals!r}: choose'
+      f' {", ".join(imitation.EQUALS)}'
+    )
+  folder = pathlib.Path(workdir)
+  worlds = tuple(sorted(glob.glob(config.worlds)))
+  if not worlds:
+    raise errors.DataError(
+      f'no world matches worlds={config.worlds}: build some, or change it'
+    )
+  dev = routing.load_gallery_source(config.dev, model.embedder)
+  for other in worlds:
+    routing.check_other_world(other, config.dev)
+  routes = routes_lib.load_routes(
+    worlds, model.embedder, cache=folder / 'visual'
+  )
+  return RouterRun(
+    config=config,
+    folder=folder,
+    model=model,
+    worlds=worlds,
+    routes=routes,
+    dev=dev,
+  )
