@@ -154,9 +154,6 @@ def test_breakdown_counts_failures_and_sets_the_recovered_apart(make_world):
       'relation and colour': [0, 0, 0],
       'repeated image': [0, 0, 0],
       'stopped early': [0, 0, 1],
-      'after the answer': [0, 0, 0],
-      'gold image rejected': [0, 0, 0],
-      'out of budget': [0, 0, 0],
     },
   }
 

@@ -69,6 +69,8 @@ FAILURES = {
   GOLD_REJECTED: 'gold image rejected',
   OUT_OF_BUDGET: 'out of budget',
 }
+# Those that only a router with gates can make.
+GATED_FAILURES = (AFTER_ANSWER, GOLD_REJECTED, OUT_OF_BUDGET)
 
 
 class Asked(NamedTuple):
@@ -227,7 +229,7 @@ class Judge:
       return self._find_gated_failure(trajectory)
     steps = self.judge_trajectory(trajectory)
     for hop, step in enumerate(steps, start=1):
-      if step.verdict in FAILURES and step.verdict != AFTER_ANSWER:
+      if step.verdict in FAILURES and step.verdict not in GATED_FAILURES:
         return step.verdict, hop
     prefix = trajectory.selected
     query = self.queries[trajectory.query_id]
@@ -293,12 +295,13 @@ def compute_breakdown(
   """
   counts: Counter[tuple[str, int]] = Counter()
   queries = recovered = hops = 0
-  criterion = 'no valid answer in the stack'
+  is_gated = False
   for judge, trajectories in pairs:
     for trajectory in trajectories:
       query = judge.queries[trajectory.query_id]
       queries += 1
       hops = max(hops, *map(len, query.chains))
+      is_gated |= bool(trajectory.decisions)
       failure = judge.find_failure(trajectory)
       if failure is None:
         continue
@@ -306,10 +309,10 @@ def compute_breakdown(
         counts[failure] += 1
       else:
         recovered += 1
-      if trajectory.decisions:
-        criterion = 'did not stop on a valid answer'
   return {
-    'criterion': criterion,
+    'criterion': 'did not stop on a valid answer'
+    if is_gated
+    else 'no valid answer in the stack',
     'queries': queries,
     'failed': counts.total(),
     'recovered': recovered,
@@ -317,6 +320,7 @@ def compute_breakdown(
     'counts': {
       failure: [counts[failure, hop + 1] for hop in range(hops)]
       for failure in FAILURES
+      if is_gated or failure not in GATED_FAILURES
     },
   }
 

@@ -24,6 +24,7 @@ from vhop_jax.evaluate.strips import Panel
 from vhop_jax.worlds.world import World
 
 _NAME_WIDTH = 24
+_TERMINAL_METRICS = 4
 _SHORT = METRICS | {'answer_accuracy': 'Answer'}
 
 
@@ -164,9 +165,10 @@ def format_table(rows: list[Row]) -> str:
 
   Returns:
     Percent with the 95 % interval in whole percent; `*` marks the best row
-    of a column, references excepted.
+    of a column, references excepted. The first four metrics have room; the
+    report has all.
   """
-  metrics = list_metrics(rows)
+  metrics = list_metrics(rows)[:_TERMINAL_METRICS]
   best = find_best(rows)
   lines = [
     _format_line(

@@ -83,6 +83,12 @@ def make_loss(
       equals=equals,
       forgets=forgets,
     )
+    total = imitation.compute_select_loss(
+      cosines, scale, targets, margin=false_negative_margin
+    )
+    named = imitation.compute_recalls(cosines, targets, batch['chain'].shape[1])
+    if not gate_weight:
+      return total, named
     evidence = router_lib.compute_evidence(
       cosines,
       targets.candidate_mask,
@@ -92,18 +98,10 @@ def make_loss(
         budget - jnp.arange(action.shape[1]), action.shape
       ),
     )
-    stop, backtrack = apply(states, evidence, method='compute_gates')
-    select_loss = imitation.compute_select_loss(
-      cosines, scale, targets, margin=false_negative_margin
+    gate_loss, shares = imitation.compute_gate_loss(
+      *apply(states, evidence, method='compute_gates'), targets
     )
-    gate_loss, gate_metrics = imitation.compute_gate_loss(
-      stop, backtrack, targets
-    )
-    return select_loss + gate_weight * gate_loss, {
-      'select': select_loss,
-      'gate': gate_loss,
-      **imitation.compute_recalls(cosines, targets, batch['chain'].shape[1]),
-      **gate_metrics,
-    }
+    named |= {'select': total, 'gate': gate_loss, **shares}
+    return total + gate_weight * gate_loss, named
 
   return loss
