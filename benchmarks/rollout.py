@@ -47,13 +47,15 @@ def make_inputs(router: pretrained.RouterModel, images: int) -> dict[str, Any]:
   gallery = rng.normal(size=(images, size)).astype(np.float32)
   gallery /= np.linalg.norm(gallery, axis=1, keepdims=True)
   visual = rng.normal(size=(images, router.embedder.maker.num_visual, size))
-  return {
+  inputs = {
     'prefix': router.embedder.maker.queries([TEXT] * BATCH),
     'decisions': router.embedder.maker.decisions(),
     'query_index': rng.integers(images, size=BATCH),
     'gallery_visual': visual.astype(np.float32),
     'gallery': gallery,
   }
+  placed: dict[str, Any] = jax.tree.map(jnp.asarray, inputs)
+  return placed
 
 
 def make_scan(

@@ -211,6 +211,30 @@ def test_warm_up_trains_all_but_the_gallery(
   assert 'frozen: gallery, stop, backtrack' in capsys.readouterr().out
 
 
+def test_demonstrations_train_the_gates(program, embedder, tmp_path, capsys):
+  changes = {
+    'data.decisions': 8,
+    'data.turns.wrong_frac': 0.5,
+    'loss.gate_weight': 0.5,
+    'budget': 9,
+    'evaluate_every': 2,
+  }
+  assert program(tmp_path, **changes) == 0
+  made = pretrained.load_router(tmp_path / router_run.RESULT_FILE, embedder)
+  assert made.has_gates
+  before = pretrained.make_router(embedder, inverse_temperature=1 / TAU).params
+  same = is_equal(made.params, before)
+  for gate in ('stop', 'backtrack'):
+    assert not same[gate]['logit']['kernel']
+  rows = metrics.read_rows(tmp_path / 'warmup')
+  assert {'success', 'decisions', 'backtracks'} <= set(rows[-1])
+  shares = ('stop_on', 'stop_off', 'back_on', 'back_off')
+  assert all(0 <= rows[0][name] <= 1 for name in shares)
+  total = rows[0]['select'] + 0.5 * rows[0]['gate']
+  assert rows[0]['loss'] == pytest.approx(total, rel=1e-4)
+  assert 'frozen: gallery\n' in capsys.readouterr().out
+
+
 def test_joint_phase_trains_the_gallery_and_a_finished_run_stands(
   program, embedder, tmp_path, capsys
 ):
