@@ -280,9 +280,10 @@ def test_evidence_by_hand():
   )
   p = 1 / (1 + np.exp(-2))
   entropy = -(p * np.log(p) + (1 - p) * np.log(1 - p))
+  depth = [0, 0, 1, 0, 0, 0, 0, 0]
   np.testing.assert_allclose(
     made[0],
-    [0.6, 0.4, *[-1] * 6, 0.2, *[1.6] * 6, entropy, 2 / 16, 8 / 16],
+    [6, 4, *[-10] * 6, 2, *[16] * 6, entropy, *depth, 8 / 16],
     rtol=1e-5,
   )
   assert made.shape[1] == router_lib.EVIDENCE_SIZE

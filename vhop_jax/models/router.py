@@ -23,11 +23,14 @@ from vhop_jax.models import sequence as sequence_lib
 from vhop_jax.typing import Array, Bool, Float, Int, typed
 
 EVIDENCE_IMAGES = 8  # Best candidates that the gates are told about.
-EVIDENCE_SIZE = 2 * EVIDENCE_IMAGES + 2
+EVIDENCE_DEPTHS = 8  # Depths that the gates tell apart.
+EVIDENCE_SIZE = 2 * EVIDENCE_IMAGES + EVIDENCE_DEPTHS + 1
 
 _MAX_LOG_SCALE = 4.6  # ln 100, CLIP's bound on the inverse temperature.
 _CLOSED_LOGIT = -4.0  # A gate's logit at the start: p = 0.02.
-_COUNT_UNIT = 16.0  # Brings counts of decisions near 1.
+# Bring evidence near 1: a tenth is much between two cosines.
+_COSINE_UNIT = 0.1
+_DECISIONS_UNIT = 16.0
 
 
 @flax.struct.dataclass
@@ -155,7 +158,7 @@ def compute_evidence(
 
   Returns:
     The best cosines, their margins to the best, the entropy of the selection,
-    and the two counts.
+    the depth as a one-hot vector, and the decisions left.
   """
   cosines = jax.lax.stop_gradient(cosines)
   logits = jnp.where(
@@ -174,13 +177,13 @@ def compute_evidence(
   entropy = -jnp.sum(
     jnp.where(candidate_mask, jnp.exp(log_probs) * log_probs, 0.0), axis=-1
   )
-  counts = jnp.stack([depth, decisions_left], axis=-1).astype(jnp.float32)
   return jnp.concatenate(
     [
-      best,
-      best[..., :1] - best[..., 1:],
+      best / _COSINE_UNIT,
+      (best[..., :1] - best[..., 1:]) / _COSINE_UNIT,
       entropy[..., None],
-      counts / _COUNT_UNIT,
+      jax.nn.one_hot(jnp.minimum(depth, EVIDENCE_DEPTHS - 1), EVIDENCE_DEPTHS),
+      decisions_left[..., None] / _DECISIONS_UNIT,
     ],
     axis=-1,
   )
