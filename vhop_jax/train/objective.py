@@ -98,9 +98,8 @@ def make_loss(
         budget - jnp.arange(action.shape[1]), action.shape
       ),
     )
-    gate_loss, shares = imitation.compute_gate_loss(
-      *apply(states, evidence, method='compute_gates'), targets
-    )
+    stop, backtrack = apply(states, evidence, method='compute_gates')
+    gate_loss, shares = imitation.compute_gate_loss(stop, backtrack, targets)
     named |= {'select': total, 'gate': gate_loss, **shares}
     return total + gate_weight * gate_loss, named
 
