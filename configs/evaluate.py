@@ -1,4 +1,4 @@
-r"""Measures a router and the baselines on worlds it never saw.
+r"""Measures routers and the baselines on worlds they never saw.
 
 python -m vhop_jax.main --config=configs/evaluate.py --workdir=runs/evaluate
 """
@@ -14,16 +14,19 @@ def get_config(arg=None):
   config.title = 'VHOP-Router on worlds it never saw'
   config.seed = 0
   config.embedder = 'tiny'
-  # A router.safetensors of a training run; '' measures the baselines alone.
-  config.router = 'runs/sft/router.safetensors'
-  # A training run's folder, for its curves; '' shows none.
-  config.training = 'runs/sft'
-  config.dev = 'runs/worlds/dev'
-  config.test = (
-    'runs/worlds/test_w1',
-    'runs/worlds/test_w2',
-    'runs/worlds/test_w3',
+  # A router.safetensors of each stage of training; '' leaves the stage out,
+  # and without any the baselines are measured alone.
+  config.routers = dict(
+    sft='runs/sft/router.safetensors', imitation='', reinforce=''
   )
+  # Folders of the training runs, for their curves; '' shows none.
+  config.training = dict(sft='runs/sft', imitation='', reinforce='')
+  config.dev = 'runs/worlds/dev'
+  # Of each its name and a pattern of worlds. The report is about the first.
+  config.test_sets = (('L4 3-hop', 'runs/worlds/test_w*'),)
+  # What results.jsonl says of the run.
+  config.experiment = 'precise_3hop'
+  config.settings = ml_collections.ConfigDict()
   # Of retrievers without gates, and at most of a router with gates.
   config.decisions = 5
   config.budget = 16
@@ -36,4 +39,5 @@ def get_config(arg=None):
   config.families = 3
   config.right = 4
   config.wrong = 6
+  config.comparisons = 4
   return config.lock()

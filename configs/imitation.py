@@ -35,7 +35,8 @@ def get_config(arg=None):
     max_text_tokens=64,
     reword=True,
     walk_frac=0.5,
-    decisions=16,
+    # Of a demonstration, and of a rollout before it is cut short.
+    decisions=12,
     turns=dict(wrong_frac=0.35, equal_frac=0.8, deeper_frac=0.25),
     threads=2,
   )

@@ -1,7 +1,7 @@
 import pytest
 
 from vhop_jax import cli
-from vhop_jax.worlds import verify
+from vhop_jax.worlds import builder, verify
 
 
 def run(capsys, *arguments):
@@ -39,6 +39,66 @@ def test_building_twice_is_skipped(capsys, folder):
   assert 'skipped' in out
 
 
+def test_world_without_chains_is_verified_and_shown(capsys, tmp_path):
+  folder = tmp_path / 'w'
+  arguments = ('worlds', 'build', *SMALL, '--no-with-chains', f'--out={folder}')
+  assert run(capsys, *arguments)[0] == 0
+  code, out, _ = run(capsys, 'worlds', 'verify', str(folder))
+  assert code == 0
+  assert '(answers only, no chains), all rules hold' in out
+  assert run(capsys, 'worlds', 'view', str(folder))[0] == 0
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'names'),
+  [
+    (
+      [],
+      [
+        *(f'sft_{i:03d}' for i in range(10)),
+        *(f'rl_{i:03d}' for i in range(10)),
+        'dev',
+        'test_w1',
+        'test_w2',
+        'test_w3',
+      ],
+    ),
+    (['--names=paper_sft'], ['paper_sft']),
+    (
+      ['--names', 'hop5_dev', 'vague_dev,dev'],
+      ['hop5_dev', 'vague_dev', 'dev'],
+    ),
+  ],
+)
+def test_splits_are_built_by_name(
+  capsys, monkeypatch, tmp_path, arguments, names
+):
+  built = []
+
+  def build_world(spec, out, *, pool):
+    built.append((spec.name, out))
+    return builder.BuildResult(out, False, 0, 0, 0, 0.0)
+
+  monkeypatch.setattr(builder, 'build_world', build_world)
+  code, _, _ = run(
+    capsys,
+    'worlds',
+    'build-splits',
+    f'--out={tmp_path}',
+    '--workers=0',
+    *arguments,
+  )
+  assert code == 0
+  assert built == [(name, tmp_path / name) for name in names]
+
+
+def test_help_on_splits_names_the_variants(capsys):
+  code, out, _ = run(capsys, 'worlds', 'build-splits', '--help')
+  assert code == 0
+  for word in ('sft_000..009', 'paper_sft', 'vague_hop2_', 'l1_', 'hop5_'):
+    assert word in out
+
+
 def test_breaches_are_listed_and_fail(capsys, folder, monkeypatch):
   breach = verify.Breach('answers', '1_leftof', 'is wrong')
   monkeypatch.setattr(verify, 'verify_folder', lambda folder: [breach])
@@ -62,6 +122,7 @@ def test_worlds_that_share_objects_fail(capsys, folder):
     (['worlds', 'build', '--level=L9', '--out=x'], 2, 'L1, L2, L3, L4'),
     (['worlds', 'build', '--families=0', '--out=x'], 2, 'families=0'),
     (['worlds', 'build', '--families=two', '--out=x'], 2, '--families'),
+    (['worlds', 'build-splits', '--names=tset', '--out=x'], 2, 'sft_000..009'),
     (['worlds', 'build', '--prompt=rude', '--out=x'], 2, 'precise or vague'),
     (['worlds', 'build', '--familes=2', '--out=x'], 2, '--familes'),
     (['worlds', 'build'], 2, '--out'),

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import tyro
 
 from vhop_jax import errors
+from vhop_jax.worlds import splits
 from vhop_jax.worlds import verify as verify_lib
 from vhop_jax.worlds import world as world_lib
 
@@ -18,6 +19,14 @@ MAX_BREACHES_SHOWN = 50
 
 Folder = Annotated[pathlib.Path, tyro.conf.Positional]
 Folders = Annotated[tuple[pathlib.Path, ...], tyro.conf.Positional]
+# The list of names is the table's, so this help is no docstring.
+Names = Annotated[
+  tuple[str, ...],
+  tyro.conf.arg(
+    help='names or shell patterns of splits, with spaces or commas between'
+    f' them. There are {splits.describe_splits()}.'
+  ),
+]
 
 
 def build(
@@ -29,6 +38,7 @@ def build(
   hops: int = 3,
   prompt: str = 'precise',
   pack: str = 'procedural',
+  with_chains: bool = True,
   workers: int | None = None,
   overwrite: bool = False,
 ) -> None:
@@ -43,6 +53,8 @@ def build(
     hops: links from the query image to the answer, 2 to 5.
     prompt: precise (says relation and colour of each hop) or vague.
     pack: asset pack that the objects come from.
+    with_chains: store the gold chains; without them a query has its answers
+      alone, as reinforcement learning reads them.
     workers: processes; all cores if not given.
     overwrite: replace another world in the folder.
   """
@@ -54,6 +66,7 @@ def build(
     hops=hops,
     prompt=prompt,
     pack=pack,
+    with_chains=with_chains,
   )
   # These load TFDS and the renderer, which the other commands do not need.
   from vhop_jax.worlds import builder, render_pool
@@ -72,11 +85,14 @@ def build(
 
 def build_splits(
   out: pathlib.Path,
-  names: tuple[str, ...] = ('sft_*', 'dev', 'test_*'),
+  names: Names = ('sft_*', 'rl_*', 'dev', 'test_*'),
   resolution: int = 96,
   workers: int | None = None,
 ) -> None:
   """Builds named worlds of the benchmark, each in its own folder.
+
+  A prefix says in what a world differs from level L4, three hops and precise
+  prompts. Worlds for reinforcement learning (`rl_`) have no gold chains.
 
   Args:
     out: folder of the worlds' folders.
@@ -84,11 +100,9 @@ def build_splits(
     resolution: image width in pixels; the height is two thirds of it.
     workers: processes; all cores if not given.
   """
-  from vhop_jax.worlds import builder, render_pool, splits
+  specs = splits.choose_splits(','.join(names), resolution=resolution)
+  from vhop_jax.worlds import builder, render_pool
 
-  specs: dict[str, world_lib.Spec] = {}
-  for pattern in names:
-    specs.update(splits.choose_splits(pattern, resolution=resolution))
   with render_pool.RenderPool(workers) as pool:
     for number, (name, spec) in enumerate(specs.items()):
       result = builder.build_world(spec, out / name, pool=pool)
@@ -113,9 +127,10 @@ def verify(folder: Folder) -> None:
   breaches = verify_lib.verify_folder(folder)
   _report(breaches, f'{folder} breaks')
   world = world_lib.load_world(folder)
+  chains = '' if world.spec.with_chains else ' (answers only, no chains)'
   print(
-    f'{folder}: {len(world.images)} images, {len(world.queries)} queries, all'
-    ' rules hold'
+    f'{folder}: {len(world.images)} images, {len(world.queries)} queries'
+    f'{chains}, all rules hold'
   )
 
 
@@ -144,7 +159,20 @@ def view(
   print(view_lib.write_page(folder, out, families=families))
 
 
-COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
+def report(folders: Folders, *, out: pathlib.Path) -> None:
+  """Writes one report on experiments, beside the paper's numbers.
+
+  Args:
+    folders: of experiments; everything below them is searched.
+    out: folder of report.md and report.html.
+  """
+  from vhop_jax.evaluate import report as report_lib
+
+  print(report_lib.write_experiments(folders, out).html)
+
+
+# A group of commands, or one command by itself.
+COMMANDS: dict[str, dict[str, Callable[..., None]] | Callable[..., None]] = {
   'worlds': {
     'build': build,
     'build-splits': build_splits,
@@ -152,6 +180,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     'disjoint': disjoint,
     'view': view,
   },
+  'report': report,
 }
 
 
@@ -168,7 +197,9 @@ def _run(arguments: Sequence[str]) -> None:
     UsageError: the command line is wrong.
   """
   known = ', '.join(
-    f'{group} {name}' for group, names in COMMANDS.items() for name in names
+    f'{group} {name}'.strip()
+    for group, names in COMMANDS.items()
+    for name in (names if isinstance(names, dict) else [''])
   )
   if not arguments or arguments[0] in ('-h', '--help'):
     print(f'Commands: {known}.\nHelp on one: vhop COMMAND --help')
@@ -176,14 +207,18 @@ def _run(arguments: Sequence[str]) -> None:
   group, *rest = arguments
   if group not in COMMANDS:
     raise errors.UsageError(f'no command {group!r}; there are: {known}')
+  chosen = COMMANDS[group]
   messages = io.StringIO()
   try:
     with contextlib.redirect_stderr(messages):
-      call = tyro.extras.subcommand_cli_from_dict(
-        {name: _defer(function) for name, function in COMMANDS[group].items()},
-        prog=f'vhop {group}',
-        args=rest,
-      )
+      if isinstance(chosen, dict):
+        call = tyro.extras.subcommand_cli_from_dict(
+          {name: _defer(function) for name, function in chosen.items()},
+          prog=f'vhop {group}',
+          args=rest,
+        )
+      else:
+        call = tyro.cli(_defer(chosen), prog=f'vhop {group}', args=rest)
   except SystemExit as stop:
     if not stop.code:
       return

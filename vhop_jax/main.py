@@ -18,7 +18,9 @@ _STAGES = {
   'pretrain': 'vhop_jax.train.pretrain',
   'sft': 'vhop_jax.train.sft',
   'imitation': 'vhop_jax.train.imitation',
+  'reinforce': 'vhop_jax.train.reinforce',
   'evaluate': 'vhop_jax.evaluate.main',
+  'experiment': 'vhop_jax.experiment',
 }
 
 

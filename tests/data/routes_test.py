@@ -61,7 +61,7 @@ def test_routes_follow_the_links(world):
     (start,) = world.images[source].objects
     carried, seen = start.uid, {source}
     for hop, gold, equals in zip(
-      query.hops, route.chain, route.equals, strict=True
+      query.hops, route.chains[0], route.equals[0], strict=True
     ):
       fitting = find_fitting(world, hop, carried, seen)
       assert gold - offset in fitting
@@ -102,15 +102,15 @@ def test_walks_are_all_that_can_be_asked_from_a_query_image(world):
     start = world.index(query.image)
     expected = follow((start,), (), world.images[start].objects[0].uid)
     made = walks[start]
-    assert {(walk.chain, walk.hops) for walk in made} == expected
+    assert {(walk.chains[0], walk.hops) for walk in made} == expected
     assert len(made) == len(expected) > 2
     for walk in made:
       assert all(
         image not in equals
-        for image, equals in zip(walk.chain, walk.equals, strict=True)
+        for image, equals in zip(walk.chains[0], walk.equals[0], strict=True)
       )
     gold += any(
-      walk.chain == tuple(world.index(i) for i in query.chains[0])
+      walk.chains[0] == tuple(world.index(i) for i in query.chains[0])
       and walk.hops == query.hops
       for walk in made
     )
@@ -161,13 +161,49 @@ def test_worlds_are_joined_and_encoded_once(
   assert [path.suffix for path in files] == ['.npy'] * 2
 
 
-def test_worlds_of_other_lengths_are_refused(folder, embedder, pool, tmp_path):
-  spec = world_lib.Spec(level=2, families=1, seed=8, resolution=24, hops=2)
+def test_worlds_of_several_lengths_join(
+  folder, embedder, maker, pool, tmp_path
+):
+  spec = world_lib.Spec(level=2, families=2, seed=8, resolution=24, hops=2)
   builder.build_world(spec, tmp_path / 'w', pool=pool, progress=False)
-  with pytest.raises(errors.DataError, match='has 2 hops, .* 3: train on'):
-    routes_lib.load_routes(
-      [folder, tmp_path / 'w'], embedder, cache=tmp_path / 'visual'
-    )
+  routes = routes_lib.load_routes(
+    [folder, tmp_path / 'w'], embedder, cache=tmp_path / 'visual'
+  )
+  assert {len(r.chains[0]) for r in routes.routes} == {2, 3}
+  batch = next(make_batches(routes, maker, batch_size=12))
+  assert set(batch['lengths'][:, 0].tolist()) == {2, 3}
+  for row, length in enumerate(batch['lengths'][:, 0]):
+    chain = batch['chains'][row, 0]
+    assert (chain[:length] >= 0).all()
+    assert (chain[length:] == routes_lib.PAD).all()
+    assert batch['answers'][row].tolist() == [chain[length - 1]]
+    assert batch['action'][row, :length].tolist() == chain[:length].tolist()
+
+
+def test_all_chains_of_a_vague_prompt_count(embedder, maker, pool, tmp_path):
+  spec = world_lib.Spec(
+    level=4, families=2, seed=8, resolution=24, prompt='vague'
+  )
+  builder.build_world(spec, tmp_path / 'w', pool=pool, progress=False)
+  routes = routes_lib.load_routes(
+    [tmp_path / 'w'], embedder, cache=tmp_path / 'visual'
+  )
+  assert not routes.walks
+  most = max(len(r.chains) for r in routes.routes)
+  assert most > 1
+  batch = next(make_batches(routes, maker, batch_size=4))
+  assert batch['chains'].shape == (4, most, 3)
+  for row in range(4):
+    known = {
+      tuple(c)
+      for c, n in zip(
+        batch['chains'][row].tolist(), batch['lengths'][row], strict=True
+      )
+      if n
+    }
+    assert tuple(batch['action'][row, :3].tolist()) in known
+    answers = set(batch['answers'][row].tolist()) - {routes_lib.PAD}
+    assert answers == {chain[-1] for chain in known}
 
 
 def test_missing_world_is_a_data_error(embedder, tmp_path):
@@ -181,14 +217,16 @@ def make_batches(route_set, maker, **changes):
 
 def read_chains(batch):
   """Returns the images of each row's gold chain, known by their tokens."""
-  return batch['candidate_visual'][batch['chain']][:, :, 0, 0].astype(int)
+  return batch['candidate_visual'][batch['chains'][:, 0]][:, :, 0, 0].astype(
+    int
+  )
 
 
 def match_routes(route_set, batch):
   """Returns the route of each row, known by its images."""
   queries = batch['query_visual'][:, 0, 0].astype(int)
   chains = read_chains(batch)
-  known = {(r.query_image, r.chain): r for r in route_set.routes}
+  known = {(r.query_image, r.chains[0]): r for r in route_set.routes}
   return [
     known[int(query), tuple(chain.tolist())]
     for query, chain in zip(queries, chains, strict=True)
@@ -208,9 +246,9 @@ def test_candidates_are_the_families_images_once(route_set, maker):
     assert sorted(numbers[keep].tolist()) == sorted(wanted)
     shared += len({route.family for route in routes}) < len(routes)
     for row, route in enumerate(routes):
-      assert tuple(numbers[batch['chain'][row]]) == route.chain
+      assert tuple(numbers[batch['chains'][row, 0]]) == route.chains[0]
       assert numbers[batch['query_candidate'][row]] == route.query_image
-      for hop, equals in enumerate(route.equals):
+      for hop, equals in enumerate(route.equals[0]):
         mask = batch['equal_mask'][row, hop]
         assert sorted(numbers[mask].tolist()) == list(equals)
         assert keep[mask].all()
@@ -240,14 +278,14 @@ def test_an_epoch_has_every_route_once_in_changing_order(route_set, maker):
 
 def test_walks_take_the_place_of_routes(route_set, maker):
   batches = make_batches(route_set, maker, batch_size=20, walk_frac=0.5)
-  gold = {(r.query_image, r.chain) for r in route_set.routes}
+  gold = {(r.query_image, r.chains[0]) for r in route_set.routes}
   seen, count = set(), 0
   for _ in range(10):
     batch = next(batches)
     queries = batch['query_visual'][:, 0, 0].astype(int)
     chains = read_chains(batch)
     for query, chain in zip(queries, chains, strict=True):
-      known = {walk.chain for walk in route_set.walks[int(query)]}
+      known = {walk.chains[0] for walk in route_set.walks[int(query)]}
       assert tuple(chain.tolist()) in known
       seen.add((int(query), tuple(chain.tolist())))
       count += (int(query), tuple(chain.tolist())) not in gold

@@ -43,7 +43,7 @@ def route(router, prefix, visual, gallery, *, choose, forgets):
       router.module,
       router.params,
       prefix,
-      router.embedder.maker.decisions(),
+      router.embedder.maker.segment(),
       QUERY,
       visual,
       gallery,
@@ -58,7 +58,7 @@ def route(router, prefix, visual, gallery, *, choose, forgets):
 @pytest.fixture(scope='module')
 def compute_parallel(open_router, prefix, visual, gallery):
   """Returns a function from actions to all log-probabilities, [B, T, N + 2]."""
-  decisions = open_router.embedder.maker.decisions()
+  segment = open_router.embedder.maker.segment()
   module, params = open_router.module, open_router.params
 
   def apply(*args, method):
@@ -72,20 +72,42 @@ def compute_parallel(open_router, prefix, visual, gallery):
     )
     encoded = apply(
       prefix,
-      decisions,
+      segment,
       visual[QUERY],
-      action_lib.find_kind(actions[:, :-1], IMAGES),
-      jnp.asarray(visual)[jnp.minimum(actions[:, :-1], IMAGES - 1)],
+      states.depth[:, 1:],
+      jnp.asarray(visual)[
+        state_lib.get_top(flat).reshape(len(QUERY), BUDGET)[:, 1:]
+      ],
       method='encode_states',
     ).reshape(-1, WIDTH)
     queries, scale = apply(encoded, method='make_queries')
     cosines = queries @ gallery.T
+    # Plainly: when the topmost image was put there, over what it had won.
+    candidates = state_lib.make_candidate_mask(flat)
+    by_row = cosines.reshape(len(QUERY), BUDGET, IMAGES)
+    allowed = candidates.reshape(by_row.shape)
+    choices = []
+    for t in range(BUDGET):
+      choice = jnp.zeros((len(QUERY), 2))
+      for earlier in range(t):
+        put = states.depth[:, earlier] + 1 == states.depth[:, t]
+        image = actions[:, earlier]
+        is_select = image < IMAGES
+        image = jnp.minimum(image, IMAGES - 1)[:, None]
+        own = jnp.take_along_axis(by_row[:, earlier], image, axis=1)[:, 0]
+        others = allowed[:, earlier] & (jnp.arange(IMAGES)[None] != image)
+        rival = jnp.where(others, by_row[:, earlier], -1).max(axis=1)
+        choice = jnp.where(
+          (put & is_select)[:, None], jnp.stack([own, rival], axis=1), choice
+        )
+      choices.append(choice)
     evidence = router_lib.compute_evidence(
       cosines,
-      state_lib.make_candidate_mask(flat),
+      candidates,
       inverse_temperature=scale,
       depth=flat.depth,
       decisions_left=BUDGET - flat.decisions,
+      choice=jnp.stack(choices, axis=1).reshape(-1, 2),
     )
     stop, backtrack = apply(encoded, evidence, method='compute_gates')
     log_probs = policy_lib.compute_log_probs(

@@ -2,6 +2,7 @@ import re
 from xml.etree import ElementTree
 
 import numpy as np
+from PIL import ImageColor
 import pytest
 
 from vhop_jax.evaluate import charts
@@ -69,7 +70,7 @@ def test_long_curves_are_averaged_and_not_cut():
 def test_curve_falls_where_values_fall():
   records = [{'step': i, 'loss': 10.0 - i} for i in range(5)]
   root, texts = _read(charts.draw_curve('T', records, 'loss', is_inline=True))
-  path = next(e for e in root.iter() if e.get('class') == 'vh-r')
+  path = next(e for e in root.iter() if e.get('class') == 'vh-r vh-c0')
   points = np.array(re.findall(r'([\d.]+) ([\d.]+)', path.get('d')), float)
   assert (np.diff(points[:, 0]) > 0).all()
   # Lower values lie lower on the page, where y is larger.
@@ -88,3 +89,59 @@ def test_constant_curve_is_drawn():
   records = [{'step': i, 'loss': 1.0} for i in range(3)]
   drawing = charts.draw_curve('T', records, 'loss', is_inline=True)
   assert 'nan' not in drawing
+
+
+def _lines(*ends):
+  return [
+    (f'run {n}', [{'step': 0, 'success': 0.0}, {'step': 10, 'success': end}])
+    for n, end in enumerate(ends)
+  ]
+
+
+def test_several_runs_share_the_axes_and_have_colours_of_their_own():
+  lines = _lines(1.0, 0.5)
+  drawing = charts.draw_curves('T', lines, 'success', is_inline=True)
+  root, texts = _read(drawing)
+  ends = {}
+  for path in root.iter():
+    if (path.get('class') or '').startswith('vh-r'):
+      points = np.array(re.findall(r'([\d.]+) ([\d.]+)', path.get('d')), float)
+      ends[path.get('class')] = points
+  first, second = ends['vh-r vh-c0'], ends['vh-r vh-c1']
+  assert (first[0] == second[0]).all()
+  assert first[-1, 0] == second[-1, 0]
+  # The second run rises half as far.
+  rises = [points[0, 1] - points[-1, 1] for points in (first, second)]
+  assert rises[0] == pytest.approx(2 * rises[1], abs=0.2)
+  assert {'run 0', 'run 1', 'at 10: 1', 'at 10: 0.5'} <= set(texts)
+
+
+def test_run_of_one_point_is_left_out_and_colours_stay():
+  lines = _lines(1.0, 0.5, 0.2)
+  del lines[1][1][1]
+  drawing = charts.draw_curves('T', lines, 'success', is_inline=True)
+  _, texts = _read(drawing)
+  assert 'run 1' not in texts
+  assert 'class="vh-l vh-c2"' in drawing
+  assert 'class="vh-l vh-c1"' not in drawing
+  assert charts.draw_curves('T', lines, 'absent', is_inline=True) == ''
+
+
+def test_more_runs_than_colours_are_refused():
+  with pytest.raises(ValueError, match='7 lines, at most 6'):
+    charts.draw_curves('T', _lines(*range(7)), 'success', is_inline=True)
+
+
+def _luminance(colour):
+  # WCAG 2, relative luminance.
+  channels = np.array(ImageColor.getrgb(colour)) / 255
+  linear = np.where(
+    channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4
+  )
+  return linear @ np.array([0.2126, 0.7152, 0.0722])
+
+
+@pytest.mark.parametrize(('light', 'dark'), charts.LINE_COLOURS)
+def test_lines_can_be_seen_on_light_and_on_dark_paper(light, dark):
+  assert 1.05 / (_luminance(light) + 0.05) >= 4.5
+  assert (_luminance(dark) + 0.05) / (_luminance('#14171c') + 0.05) >= 4.5

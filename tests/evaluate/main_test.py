@@ -19,10 +19,10 @@ def program(embedder_file, router, folder, other_folder, tmp_path_factory):
   def run(workdir, **changes):
     values = {
       'embedder': embedder_file,
-      'router': router_file,
-      'training': '',
+      'routers.sft': router_file,
+      'training.sft': '',
       'dev': folder,
-      'test': f"('{other_folder}',)",
+      'test_sets': f"(('L4 3-hop', '{other_folder}'),)",
       'decisions': 4,
       'budget': 9,
       'router_beam': 2,
@@ -52,6 +52,13 @@ def test_every_row_is_measured_and_reported(program, tmp_path, capsys):
   for row in metrics['rows']:
     for value in row['metrics'].values():
       assert 0 <= value['low'] <= value['mean'] <= value['high'] <= 1
+  lines = (tmp_path / 'results.jsonl').read_text().splitlines()
+  made = [json.loads(line) for line in lines]
+  assert [(row['stage'], row['policy']) for row in made][-1] == (
+    'sft',
+    'Router',
+  )
+  assert {row['test_set'] for row in made} == {'L4 3-hop'}
   page = (tmp_path / 'report.html').read_text()
   assert (tmp_path / 'report.md').exists()
   assert all(name in page for name in rows)
@@ -63,18 +70,19 @@ def test_every_row_is_measured_and_reported(program, tmp_path, capsys):
 def test_router_with_gates_has_rows_of_its_own(program, open_router, tmp_path):
   router_file = tmp_path / 'open.safetensors'
   pretrained.save_router(router_file, open_router, training={})
-  assert program(tmp_path / 'out', router=router_file) == 0
+  assert program(tmp_path / 'out', **{'routers.sft': router_file}) == 0
   metrics = json.loads((tmp_path / 'out' / 'metrics.json').read_text())
   assert [
     row['name'] for row in metrics['rows'] if 'success' in row['metrics']
   ] == [
     'SFT router',
+    'SFT router, told the hops',
     'SFT router, beam',
   ]
 
 
 def test_without_a_router_the_baselines_are_measured(program, tmp_path):
-  assert program(tmp_path, router='') == 0
+  assert program(tmp_path, **{'routers.sft': ''}) == 0
   metrics = json.loads((tmp_path / 'metrics.json').read_text())
   assert 'SFT router' not in [row['name'] for row in metrics['rows']]
 
@@ -82,11 +90,14 @@ def test_without_a_router_the_baselines_are_measured(program, tmp_path):
 @pytest.mark.parametrize(
   ('changes', 'code', 'words'),
   [
-    ({'router': 'no.safetensors'}, 1, 'no.safetensors is missing'),
+    ({'routers.sft': 'no.safetensors'}, 1, 'no.safetensors is missing'),
     ({'embedder': 'tiny'}, 1, 'router.safetensors'),
     ({'dev': '/nowhere'}, 1, 'no world in /nowhere'),
     ({'decisions': 99}, 2, '99 decisions are too many'),
     ({'beem': 3}, 2, 'beem'),
+    ({'routers.dpo': 'x'}, 2, 'dpo'),
+    ({'test_sets': "(('L4', '/no/test_w*'),)"}, 1, "--names='test_w*'"),
+    ({'test_sets': '()'}, 2, 'test_sets is empty'),
   ],
 )
 def test_bad_input_is_one_line(program, tmp_path, capsys, changes, code, words):

@@ -7,7 +7,15 @@ import re
 from PIL import Image
 import pytest
 
-from vhop_jax.evaluate import failures, report, scores, strips
+from vhop_jax import cli
+from vhop_jax.evaluate import (
+  experiments,
+  failures,
+  paper,
+  report,
+  scores,
+  strips,
+)
 from vhop_jax.evaluate.failures import Judge
 from vhop_jax.evaluate.results import SCHEMA
 from vhop_jax.evaluate.scores import Interval, Trajectory
@@ -362,3 +370,130 @@ def test_reference_that_equals_the_best_is_not_bold(evaluation, tmp_path):
   assert table.count('<b>50.0</b>') == 4
   assert paths.markdown.read_text().count('**50.0 (') == 4
   assert report.format_table(results['rows']).count('*') == 4
+
+
+def test_numbers_of_decisions_are_no_percent_and_never_best(
+  evaluation, tmp_path
+):
+  results, _, _ = evaluation
+  results['rows'][1]['metrics']['decisions'] = Interval(5.5, 5.25, 6.0)
+  results['rows'][1]['metrics']['stop_rate'] = Interval(0.5, 0.5, 0.5)
+  paths = report.write_report(results, tmp_path)
+  html, markdown = paths.html.read_text(), paths.markdown.read_text()
+  assert '<td>5.5<small>5.2 – 6.0</small></td>' in html
+  assert '<b>5.5<small></small></b>' in html  # The tile, without a %.
+  assert '| 5.5 (5.2–6.0) | 50.0 |' in markdown
+  assert 'Stop rate' in markdown
+  assert 'Decisions' in html
+
+
+def test_comparisons_are_shown(evaluation, tmp_path, make_world, draw_pixels):
+  results, *_ = evaluation
+  world = make_world()
+  panel = _compare(world, draw_pixels(world))
+  paths = report.write_report(results, tmp_path, comparisons=[panel])
+  assert 'SFT: 1 image, not the answer' in _Page(paths.html.read_text()).text
+  assert f'](assets/{panel.name}.png)' in paths.markdown.read_text()
+  assert (tmp_path / 'assets' / f'{panel.name}.png').exists()
+  drawn = json.loads(paths.metrics.read_text())['drawn']
+  assert [d['name'] for d in drawn] == [panel.name]
+
+
+def _compare(world, pixels):
+  trajectory = Trajectory('0_leftof', ('00009',))
+  return strips.make_policies_panel(
+    Judge(world), pixels, '0_leftof', [('SFT', trajectory)]
+  )
+
+
+@pytest.fixture
+def runs(tmp_path, make_world, draw_pixels):
+  """Makes the folder of one experiment of two seeds with its curves."""
+  folder = tmp_path / 'runs'
+  for seed, success in enumerate((0.25, 0.75)):
+    row = {
+      'experiment': 'precise_3hop',
+      'seed': seed,
+      'stage': 'reinforce',
+      'policy': 'Router',
+      'decoding': 'gates',
+      'test_set': 'L4 3-hop',
+      'queries': 300,
+      'metrics': {'success': Interval(success, 0.0, 1.0)},
+      'settings': {'decision_penalty': 0.02},
+    }
+    run = folder / f'seed{seed}'
+    experiments.append_rows(run / 'results.jsonl', [row])
+    (run / 'reinforce').mkdir()
+    (run / 'reinforce' / 'metrics.jsonl').write_text(
+      ''.join(f'{{"step": {s}, "reward": 0.{s}}}\n' for s in (1, 2, 3))
+    )
+  world = make_world()
+  report.write_panels([_compare(world, draw_pixels(world))], folder / 'seed1')
+  return folder
+
+
+def test_experiments_stand_beside_the_paper(runs):
+  out = runs / 'report'
+  paths = report.write_experiments([runs, runs / 'seed0'], out)
+  markdown = paths.markdown.read_text()
+  assert (
+    '| Router, RL, gates (2 seeds) | **50.0 (25.0–75.0)** | 76.3 |' in markdown
+  )
+  assert f'| Success | {paper.LABEL} |' in markdown
+  shown = re.findall(r'!\[[^]]*\]\(assets/([^)]*)\)', markdown)
+  assert shown == ['curve_0_reward_0.svg', '00_comparison_w1_0_leftof.png']
+  assert sorted(shown) == sorted(p.name for p in (out / 'assets').iterdir())
+  curve = (out / 'assets' / shown[0]).read_text()
+  assert '>seed0<' in curve
+  assert '>seed1<' in curve
+  page = _Page(paths.html.read_text())
+  assert not page.open
+  assert len(page.sources) == 1
+  assert all(s.startswith('data:image/jpeg') for s in page.sources)
+  assert 'Router, RL, gates (2 seeds)' in page.text
+  assert page.text.count(paper.LABEL) > len(paper.TABLES)
+  document = json.loads(paths.metrics.read_text())
+  assert document['schema'] == report.EXPERIMENTS_SCHEMA
+  assert len(document['rows']) == 2
+  assert document['tables'][0]['rows'][0]['metrics']['success'] == {
+    'mean': 0.5, 'low': 0.25, 'high': 0.75
+  }  # fmt: skip
+
+
+def test_experiments_report_reads_nothing_of_its_own(runs):
+  # A folder below the one that is searched: copied pictures stay one.
+  out = runs / 'report'
+  first = report.write_experiments([runs], out)
+  texts = [path.read_bytes() for path in first]
+  again = report.write_experiments([runs], out)
+  assert [path.read_bytes() for path in again] == texts
+
+
+def test_command_writes_the_report(runs, tmp_path, capsys):
+  with pytest.raises(SystemExit) as stop:
+    cli.main(['report', str(runs), f'--out={tmp_path / "out"}'])
+  assert stop.value.code == 0
+  assert capsys.readouterr().out == f'{tmp_path / "out" / "report.html"}\n'
+  assert (tmp_path / 'out' / 'report.md').exists()
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'code', 'words'),
+  [
+    (['{empty}', '--out={empty}/out'], 1, 'no results in results.jsonl at or'),
+    (['{empty}/no', '--out={empty}/out'], 1, 'no is no folder'),
+    (['{empty}'], 2, 'out'),
+    (['--out={empty}/out'], 2, 'no folder given'),
+  ],
+)
+def test_command_says_what_is_missing(tmp_path, capsys, arguments, code, words):
+  with pytest.raises(SystemExit) as stop:
+    cli.main(['report', *(a.format(empty=tmp_path) for a in arguments)])
+  assert stop.value.code == code
+  (line,) = capsys.readouterr().err.splitlines()
+  assert line.startswith('error: ')
+  assert words in line
+  if code == 1:
+    assert '--config=' in line
+  assert not (tmp_path / 'out').exists()

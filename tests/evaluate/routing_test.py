@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.models import quick
+from tests.models import micro, quick
 from vhop_jax import errors
 from vhop_jax.evaluate import routing
 from vhop_jax.index import gallery as gallery_lib
@@ -37,9 +37,9 @@ def score(router, gallery):
     states = router.module.apply(
       {'params': router.params},
       prefix,
-      maker.decisions(),
+      maker.segment(),
       visual,
-      np.zeros(selected.shape[:2], int),
+      1 + np.arange(selected.shape[1])[None],
       selected,
       method='encode_states',
     )
@@ -85,33 +85,39 @@ def test_greedy_selection_follows_the_scores(router, gallery, score):
     np.testing.assert_allclose(trajectory.scores, scores.max(axis=1), atol=1e-4)
 
 
-def test_gated_routing_tells_what_was_decided(open_router, source):
-  gallery = routing.make_gallery(open_router, source)
-  made = routing.route(open_router, gallery, budget=9)
+def test_gated_routing_tells_what_was_decided(router, source):
   kinds, ends = set(), set()
-  for query, trajectory in zip(gallery.world.queries, made, strict=True):
-    assert trajectory.query_id == query.id
-    stack = []
-    for decision in trajectory.decisions:
-      kinds.add(decision.kind)
-      if decision.kind == 'select':
-        assert decision.image not in (query.image, *stack)
-        assert abs(decision.score) <= 1.001
-        stack.append(decision.image)
-      elif decision.kind == 'backtrack':
-        assert decision.p_backtrack > 0.5 >= decision.p_stop
-        assert decision.image == stack.pop()
-      else:
-        assert decision.p_stop > 0.5
-    assert trajectory.selected == tuple(stack)
-    assert len(trajectory.scores) == len(stack)
-    assert (trajectory.decisions[-1].kind == 'stop') == (
-      trajectory.ended == 'stop'
-    )
-    assert trajectory.ended == 'stop' or len(trajectory.decisions) == 9
-    ends.add(trajectory.ended)
+  for stop in (-4.0, -2.0, 0.0, 2.0):
+    opened = micro.open_gates(router, stop=stop)
+    gallery = routing.make_gallery(opened, source)
+    made = routing.route(opened, gallery, budget=9)
+    for query, trajectory in zip(gallery.world.queries, made, strict=True):
+      assert trajectory.query_id == query.id
+      check_decisions(query, trajectory, budget=9)
+      kinds |= {decision.kind for decision in trajectory.decisions}
+      ends.add(trajectory.ended)
   assert kinds == {'select', 'backtrack', 'stop'}
   assert ends == {'stop', 'budget'}
+
+
+def check_decisions(query, trajectory, *, budget):
+  """Asserts that the decisions are allowed and lead to the stack."""
+  stack = []
+  for decision in trajectory.decisions:
+    if decision.kind == 'select':
+      assert decision.image not in (query.image, *stack)
+      assert abs(decision.score) <= 1.001
+      stack.append(decision.image)
+    elif decision.kind == 'backtrack':
+      assert decision.p_backtrack > 0.5 >= decision.p_stop
+      assert decision.image == stack.pop()
+    else:
+      assert decision.p_stop > 0.5
+  assert trajectory.selected == tuple(stack)
+  assert len(trajectory.scores) == len(stack)
+  stopped = trajectory.ended == 'stop'
+  assert (trajectory.decisions[-1].kind == 'stop') == stopped
+  assert stopped or len(trajectory.decisions) == budget
 
 
 def test_stopping_can_be_bound_to_the_hop_count(open_router, source):

@@ -6,11 +6,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from vhop_jax.env import expert as expert_lib
+from vhop_jax.env import state as state_lib
 from vhop_jax.losses import imitation
 
 # Candidates: 0 query image, 1 and 2 gold chain, 3 fits hop 1 as well, 4 other,
 # 5 padding; so Backtrack is 6 and Stop is 7.
-CHAIN = jnp.array([[1, 2]])
+CHAINS = expert_lib.Chains(
+  images=jnp.array([[[1, 2]]]), length=jnp.array([[2]])
+)
 QUERY = jnp.array([0])
 EQUAL = jnp.zeros((1, 2, 6), bool).at[0, 0, 3].set(True)
 CANDIDATES = jnp.array([True] * 5 + [False])
@@ -18,15 +22,16 @@ BACK, STOP = 6, 7
 SELECT, BACKTRACK, STOPPED = 0, 1, 2
 
 
-def make_targets(actions, *, equals='ignored'):
+def replay(actions):
+  start = state_lib.start(
+    QUERY, num_images=6, budget=len(actions), gallery_mask=CANDIDATES
+  )
+  return state_lib.replay(start, jnp.array([actions]), forgets=False)
+
+
+def make_targets(actions, *, equals='ignored', chains=CHAINS):
   return imitation.make_targets(
-    CHAIN,
-    QUERY,
-    EQUAL,
-    CANDIDATES,
-    jnp.array([actions]),
-    equals=equals,
-    forgets=False,
+    replay(actions), chains, EQUAL, equals=equals, forgets=False
   )
 
 
@@ -62,12 +67,24 @@ def test_targets_of_a_wrong_turn():
     STOPPED,
   ]
   assert made.mask.tolist() == [[True] * 5 + [False]]
-  assert made.depth[0, :5].tolist() == [0, 1, 0, 1, 2]
   # The image that was rejected is right no more.
   assert list_true(made.positive_mask[0, 0]) == [1, 3]
   assert list_true(made.positive_mask[0, 2]) == [1]
-  assert list_true(made.candidate_mask[0, 2]) == [1, 2, 4]
+  assert list_true(made.competitor_mask[0, 2]) == [1, 2, 4]
   assert not made.positive_mask[0, [1, 4]].any()
+
+
+def test_any_of_several_chains_is_right():
+  chains = expert_lib.Chains(
+    images=jnp.array([[[1, 2], [3, 4], [-1, -1]]]),
+    length=jnp.array([[2, 2, 0]]),
+  )
+  made = make_targets([3, 4, STOP], chains=chains)
+  assert made.kind[0].tolist() == [SELECT, SELECT, STOPPED]
+  # Image 3 is gold here, not one that merely fits as well.
+  assert list_true(made.positive_mask[0, 0]) == [1, 3]
+  assert list_true(made.competitor_mask[0, 0]) == [1, 2, 3, 4]
+  assert list_true(made.positive_mask[0, 1]) == [4]
 
 
 def test_nothing_is_labelled_once_the_chain_is_lost():
@@ -93,10 +110,13 @@ def test_select_loss_by_hand():
 
 def test_gate_loss_by_hand():
   # Depth 0, then one closed gate of each kind on gold, then Stop.
-  made = make_targets([3, BACK, 1, 2, STOP])
+  actions = [3, BACK, 1, 2, STOP]
+  made = make_targets(actions)
   stop = jnp.array([[9.0, -1.0, 9.0, -2.0, 3.0]])
   back = jnp.array([[9.0, 2.0, 9.0, 1.0, 9.0]])
-  loss, named = imitation.compute_gate_loss(stop, back, made)
+  loss, named = imitation.compute_gate_loss(
+    stop, back, replay(actions).depth, made
+  )
   cost = lambda x: np.log(1 + np.exp(-x))  # noqa: E731
   # Open: the last state. Closed: the states at depth 1.
   stops = (cost(3) + (cost(1) + cost(2)) / 2) / 2
@@ -109,13 +129,16 @@ def test_gate_loss_by_hand():
 
 
 def test_recalls_of_each_hop():
-  made = make_targets([3, BACK, 1, 2, STOP])
+  actions = [3, BACK, 1, 2, STOP]
+  made = make_targets(actions)
   # At hop 1 the best candidate is right once of twice; at hop 2 it is wrong.
   # The query image does not count, though it looks best.
   cosines = jnp.full((1, 5, 6), 0.0).at[0, :, 0].set(1.0)
   cosines = cosines.at[0, 0, 1].set(0.5).at[0, 2, 4].set(0.5)
   cosines = cosines.at[0, 3, 4].set(0.5)
-  made_recalls = imitation.compute_recalls(cosines, made, 2)
+  made_recalls = imitation.compute_recalls(
+    cosines, replay(actions).depth, made, 2
+  )
   assert {k: float(v) for k, v in made_recalls.items()} == {
     'hop1_r1': 0.5, 'hop2_r1': 0.0
   }  # fmt: skip

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 from tests.models import quick
+from vhop_jax.data import routes
 from vhop_jax.models import pretrained
 
 SETTINGS = {
@@ -70,3 +71,16 @@ def open_gates(router, *, stop=-1.5, backtrack=0.0):
       'logit': {**gate['logit'], 'bias': np.float32([logit])},
     }
   return dataclasses.replace(router, params=params, has_gates=True)
+
+
+def make_route(instruction, query_image, chain, equals, family):
+  """Returns a route that has one chain."""
+  return routes.Route(
+    instruction=instruction,
+    query_image=query_image,
+    chains=(chain,),
+    equals=(equals,),
+    answers=chain[-1:],
+    family=family,
+    hops=('hop',) * len(chain),
+  )

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from tests.models import quick
-from vhop_jax.env import action
 from vhop_jax.models import pretrained
 from vhop_jax.models import router as router_lib
 from vhop_jax.models import sequence as sequence_lib
@@ -55,38 +54,39 @@ def apply(embedder):
 def read_anew(embedder, router):
   """Returns a function from one row's images to its state, read from the start.
 
-  The sequence is laid out by hand and padded on the right only, and the
-  embedding model reads it.
+  The sequence is laid out by hand and padded on the right only. Each depth has
+  a state token of its own, whose embedding is that of the state token plus
+  what the router adds for the depth.
   """
   length = 40
+  decoder = dict(router.params['state']['decoder'])
+  vocabulary = embedder.maker.tokenizer.get_vocab()
+  image, state = vocabulary['<|image_pad|>'], vocabulary['<|endoftext|>']
+  table = np.array(decoder['embedding'])
+  depth_tokens = np.arange(len(table) - 9, len(table))
+  table[depth_tokens[0]] = table[state]
+  table[depth_tokens[1:]] = table[state] + router.params['depth']['table']
   params = {
     'tower': embedder.params['tower'],
-    'text': router.params['state'],
+    'text': {'decoder': {**decoder, 'embedding': table}},
   }
   embed = quick.jit(
     lambda sequence, visual: embedder.module.apply(
       {'params': params}, sequence, visual, method='embed'
     )
   )
-  vocabulary = embedder.maker.tokenizer.get_vocab()
-  image, state = vocabulary['<|image_pad|>'], vocabulary['<|endoftext|>']
-  back = vocabulary['<|im_start|>']
 
-  def read(text, query_visual, selected):
-    """Takes the visual tokens of each selected image, None for Backtrack."""
+  def read(text, query_visual, tops, depths):
+    """Takes the visual tokens on top and the depth after each decision."""
     row = embedder.maker.queries([text])
     tokens = row.tokens[0].tolist()
     positions = row.positions[0].T.tolist()
     index = row.visual_index[0].tolist()
+    assert not set(tokens) & set(depth_tokens.tolist())
     seen = [query_visual]
-    for visual in selected:
+    for visual, depth in zip(tops, depths, strict=True):
       start = max(map(max, positions)) + 1
-      if visual is None:
-        tokens += [back, state]
-        positions += [[start] * 3, [start + 1] * 3]
-        index += [-1, -1]
-        continue
-      tokens += [image, image, state]
+      tokens += [image, image, depth_tokens[depth]]
       positions += [[start] * 3, [start, start, start + 1], [start + 2] * 3]
       index += [2 * len(seen), 2 * len(seen) + 1, -1]
       seen.append(visual)
@@ -115,19 +115,18 @@ def normalize(x):
   return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
-def encode(apply, router, prefix, query, selected, kinds=None):
+def encode(apply, router, prefix, query, tops, depth=None):
   """Returns the states of whole trajectories, by default of selections."""
-  if kinds is None:
-    kinds = np.full(selected.shape[:2], action.SELECT)
-  decisions = router.embedder.maker.decisions()
+  if depth is None:
+    depth = np.tile(1 + np.arange(tops.shape[1]), (len(tops), 1))
   return np.asarray(
     apply(
       router.params,
       prefix,
-      decisions,
+      router.embedder.maker.segment(),
       query,
-      kinds,
-      selected,
+      depth,
+      tops,
       method='encode_states',
     )
   )
@@ -160,43 +159,55 @@ def test_untrained_router_is_the_embedding_model(
 def test_parallel_pass_is_each_sequence_read_anew(
   apply, router, prefix, visual, read_anew
 ):
-  chosen = np.array([[2, 3, 4, 6], [5, 6, 2, 3]])
-  kinds = np.array([[0, 0, 1, 0], [0, 1, 0, 0]])
-  states = encode(apply, router, prefix, visual[:2], visual[chosen], kinds)
+  # The second row goes back twice, to its query image.
+  tops = np.array([[2, 3, 4, 6], [5, 6, 5, 1]])
+  depth = np.array([[1, 2, 3, 4], [1, 2, 1, 0]])
+  states = encode(apply, router, prefix, visual[:2], visual[tops], depth)
   assert states.shape == (2, 5, WIDTH)
   for row in range(2):
-    seen = [
-      None if kind else visual[image]
-      for kind, image in zip(kinds[row], chosen[row], strict=True)
-    ]
     for t in range(5):
-      expected = read_anew(TEXTS[row], visual[row], seen[:t])
+      expected = read_anew(
+        TEXTS[row], visual[row], visual[tops[row, :t]], depth[row, :t]
+      )
       np.testing.assert_allclose(normalize(states[row, t]), expected, atol=1e-4)
 
 
 def test_cached_reading_equals_the_parallel_pass(apply, router, prefix, visual):
-  selected = visual[np.array([[2, 3, 4], [5, 6, 2]])]
-  kinds = np.array([[0, 1, 0], [0, 0, 1]])
-  states = encode(apply, router, prefix, visual[:2], selected, kinds)
-  decisions = router.embedder.maker.decisions()
+  tops = visual[np.array([[2, 3, 4], [5, 6, 5]])]
+  depth = np.array([[1, 2, 3], [1, 2, 1]])
+  states = encode(apply, router, prefix, visual[:2], tops, depth)
+  segment = router.embedder.maker.segment()
   context = apply(
     router.params,
     prefix,
+    segment,
     visual[:2],
     method='start',
-    max_length=prefix.tokens.shape[1] + 3 * decisions.tokens.shape[1],
+    budget=3,
   )
   np.testing.assert_allclose(context.state, states[:, 0], atol=1e-4)
   for t in range(3):
     context = apply(
       router.params,
       context,
-      decisions,
-      kinds[:, t],
-      selected[:, t],
+      segment,
+      depth[:, t],
+      tops[:, t],
       method='advance',
     )
     np.testing.assert_allclose(context.state, states[:, t + 1], atol=1e-4)
+
+
+def test_depth_is_told_to_the_state(apply, router, prefix, visual):
+  tops = visual[np.array([[2, 3], [5, 6]])]
+  states = [
+    encode(apply, router, prefix, visual[:2], tops, np.tile(depth, (2, 1)))
+    for depth in ([1, 2], [1, 3], [1, 8], [1, 99])
+  ]
+  assert np.abs(states[0] - states[1])[:, 2].max() > 1e-3
+  np.testing.assert_array_equal(states[0][:, :2], states[1][:, :2])
+  # The deepest are not told apart.
+  np.testing.assert_array_equal(states[2], states[3])
 
 
 def test_a_row_does_not_depend_on_its_batch(apply, router, prefix, visual):
@@ -228,10 +239,10 @@ def test_call_is_states_against_the_gallery(apply, router, prefix, visual):
   logits = apply(
     router.params,
     prefix,
-    maker.decisions(),
+    maker.segment(),
     documents,
     visual[:2],
-    np.full((2, 2), action.SELECT),
+    np.array([[1, 2]] * 2),
     selected,
     visual,
     method='__call__',
@@ -277,30 +288,39 @@ def test_evidence_by_hand():
     inverse_temperature=jnp.asarray(10.0),
     depth=jnp.array([2]),
     decisions_left=jnp.array([8]),
+    choice=jnp.array([[0.7, 0.5]]),
   )
   p = 1 / (1 + np.exp(-2))
   entropy = -(p * np.log(p) + (1 - p) * np.log(1 - p))
   depth = [0, 0, 1, 0, 0, 0, 0, 0]
   np.testing.assert_allclose(
     made[0],
-    [6, 4, *[-10] * 6, 2, *[16] * 6, entropy, *depth, 8 / 16],
+    [6, 4, *[-10] * 6, 2, *[16] * 6, entropy, *depth, 8 / 16, 7, 5, 2],
     rtol=1e-5,
   )
   assert made.shape[1] == router_lib.EVIDENCE_SIZE
 
 
+def test_choice_is_compared_with_its_best_rival():
+  cosines = jnp.array([[0.9, 0.4, 0.8], [0.1, 0.2, 0.3]])
+  rivals = jnp.array([[False, True, True], [False, False, False]])
+  made = router_lib.compute_choice(cosines, rivals, jnp.array([0, 2]))
+  np.testing.assert_allclose(made, [[0.9, 0.8], [0.3, -1.0]], rtol=1e-6)
+
+
 def test_no_gradient_flows_through_the_evidence():
-  def total(cosines, scale):
+  def total(cosines, scale, choice):
     return router_lib.compute_evidence(
       cosines,
       jnp.ones((1, 3), bool),
       inverse_temperature=scale,
       depth=jnp.array([1]),
       decisions_left=jnp.array([1]),
+      choice=choice,
     ).sum()
 
-  grads = jax.grad(total, argnums=(0, 1))(
-    jnp.array([[0.1, 0.2, 0.3]]), jnp.asarray(2.0)
+  grads = jax.grad(total, argnums=(0, 1, 2))(
+    jnp.array([[0.1, 0.2, 0.3]]), jnp.asarray(2.0), jnp.array([[0.3, 0.2]])
   )
   for grad in grads:
     np.testing.assert_array_equal(grad, 0)

@@ -78,20 +78,14 @@ def test_several_images_have_markers_of_their_own(maker):
   np.testing.assert_array_equal(made.positions[0, 0], time)
 
 
-def test_decisions_end_with_the_state_token(maker):
-  made = maker.decisions()
-  back = maker.tokenizer.token_to_id('<|im_start|>')
-  assert made.tokens.tolist() == [
-    [IMAGE, IMAGE, PAD],
-    [PAD, back, PAD],
-    [PAD, PAD, PAD],
-  ]
-  assert made.mask.tolist() == [[True] * 3, [False, True, True], [False] * 3]
-  assert made.visual_index.tolist() == [[0, 1, TEXT], [TEXT] * 3, [TEXT] * 3]
+def test_segment_is_an_image_and_the_state_token(maker):
+  made = maker.segment()
+  assert made.tokens.tolist() == [[IMAGE, IMAGE, PAD]]
+  assert made.mask.all()
+  assert made.visual_index.tolist() == [[0, 1, TEXT]]
   np.testing.assert_array_equal(
     made.positions[0], [[0, 0, 2], [0, 0, 2], [0, 1, 2]]
   )
-  np.testing.assert_array_equal(made.positions[1], [[0, 0, 1]] * 3)
 
 
 def test_text_has_no_image(maker):
@@ -108,6 +102,7 @@ def test_last_real_token_is_the_pooled_one(maker):
     maker.queries(['find', 'find it']),
     maker.texts(['find', 'find it']),
     maker.documents(1),
+    maker.segment(),
   ):
     last = made.mask.sum(axis=1) - 1
     assert (made.tokens[np.arange(len(last)), last] == PAD).all()

@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 
 from tests import command
+from tests.models import micro
 from vhop_jax.data import routes as routes_lib
 from vhop_jax.losses import imitation as loss_lib
 from vhop_jax.models import pretrained
-from vhop_jax.train import imitation, metrics, router_run
+from vhop_jax.train import imitation, metrics, objective, router_run
 
 pytestmark = pytest.mark.usefixtures('quick_compile')
 
@@ -23,8 +24,8 @@ def batch(embedder):
   visual = np.random.default_rng(0).normal(size=(IMAGES, 2, WIDTH))
   family = tuple(range(IMAGES))
   routes = [
-    routes_lib.Route('Find it.', 0, (1, 2, 3), ((4,), (), ()), family),
-    routes_lib.Route('Go on.', 7, (3, 2, 1), ((), (6, 5), ()), family),
+    micro.make_route('Find it.', 0, (1, 2, 3), ((4,), (), ()), family),
+    micro.make_route('Go on.', 7, (3, 2, 1), ((), (6, 5), ()), family),
   ]
   return next(
     routes_lib.make_batches(
@@ -56,22 +57,28 @@ def collect(open_router, batch):
         temperature=1.0,
         expert_fracs=(expert_frac,),
         demonstration_frac=demonstration_frac,
-      )(open_router.params, batch, jax.random.key(seed))
+      )(open_router.params, batch, jax.random.key(seed))['action']
     )
 
   return run
 
 
 def make_targets(batch, action):
-  names = ('chain', 'query_candidate', 'equal_mask', 'candidate_mask')
+  states = objective.replay(
+    {**batch, 'action': action}, budget=BUDGET, forgets=False
+  )
   return loss_lib.make_targets(
-    *(batch[name] for name in names), action, equals='ignored', forgets=False
+    states,
+    objective.get_chains(batch),
+    batch['equal_mask'],
+    equals='ignored',
+    forgets=False,
   )
 
 
 def test_expert_alone_takes_the_chain_and_stops(collect, batch):
   made = collect(expert_frac=1.0, demonstration_frac=0.0)
-  for row, chain in zip(made, batch['chain'], strict=True):
+  for row, chain in zip(made, batch['chains'][:, 0], strict=True):
     assert row.tolist() == [*chain, *[STOP] * (BUDGET - 3)]
 
 
@@ -148,7 +155,7 @@ def test_short_run_trains_all_but_the_gallery(
   ('changes', 'code', 'words'),
   [
     ({'router': 'no.safetensors'}, 1, 'no.safetensors is missing'),
-    ({'budget': 9}, 2, 'data.decisions=8 must equal budget=9'),
+    ({'budget': 7}, 2, 'data.decisions=8 is more than budget=7'),
     ({'loss.equals': 'maybe'}, 2, "loss.equals='maybe': choose"),
   ],
 )

@@ -27,7 +27,8 @@ class Source:
 
 def collect(params, batch, key):
   """Returns actions that tell the parameters, the batch and the key."""
-  return [[params, int(jax.random.randint(key, (), 0, 10**6))]]
+  action = [[params, int(jax.random.randint(key, (), 0, 10**6))]]
+  return {'action': np.array(action), 'reward': np.float32([params / 3])}
 
 
 def make_batches():
@@ -39,6 +40,8 @@ def make_batches():
 def draw(batches, params):
   batches.prepare(params)
   batch = next(batches)
+  assert batch['reward'].dtype == np.float32
+  assert batch['reward'][0] == np.float32(batch['action'][0, 0] / 3)
   return int(batch['id'][0]), batch['action'].tolist()
 
 

@@ -24,11 +24,11 @@ def batch(embedder):
   visual = np.random.default_rng(0).normal(size=(IMAGES, 2, WIDTH))
   family = tuple(range(IMAGES))
   routes = [
-    routes_lib.Route('Find it.', 0, (1, 2, 3), ((4,), (), ()), family),
-    routes_lib.Route(
+    micro.make_route('Find it.', 0, (1, 2, 3), ((4,), (), ()), family),
+    micro.make_route(
       'Find the red object.', 0, (4, 5, 6), ((1,), (), ()), family
     ),
-    routes_lib.Route('Go on.', 7, (3, 2, 1), ((), (6, 5), ()), family),
+    micro.make_route('Go on.', 7, (3, 2, 1), ((), (6, 5), ()), family),
   ]
   return next(
     routes_lib.make_batches(
@@ -69,11 +69,11 @@ def cosines(router, batch):
     lambda *args: router.module.apply({'params': router.params}, *args)
   )(
     prefix,
-    embedder.maker.decisions(),
+    embedder.maker.segment(),
     embedder.maker.documents(len(candidates)),
     batch['query_visual'],
-    np.zeros_like(batch['chain'][:, :-1]),
-    candidates[batch['chain'][:, :-1]],
+    np.tile([1, 2], (len(batch['chains'][:, 0]), 1)),
+    candidates[batch['chains'][:, 0, :-1]],
     candidates,
   )
   return np.asarray(logits) / np.exp(router.params['select']['log_scale'])
@@ -85,10 +85,13 @@ def compute_expected(router, batch, cosines, *, equals, margin):
   losses, hits = [], np.zeros(cosines.shape[:2])
   for b in range(cosines.shape[0]):
     for t in range(cosines.shape[1]):
-      row, gold = cosines[b, t], int(batch['chain'][b, t])
+      row, gold = cosines[b, t], int(batch['chains'][b, 0, t])
       equal = set(np.flatnonzero(batch['equal_mask'][b, t]).tolist())
       right = {gold} | (equal if equals == 'positive' else set())
-      gone = {int(batch['query_candidate'][b]), *batch['chain'][b, :t].tolist()}
+      gone = {
+        int(batch['query_candidate'][b]),
+        *batch['chains'][b, 0, :t].tolist(),
+      }
       if equals == 'ignored':
         gone |= equal
       compete = [
@@ -208,7 +211,7 @@ def test_warm_up_trains_all_but_the_gallery(
   assert all(jax.tree.leaves(same['gallery']))
   assert not same['select']['kernel']
   assert not any(jax.tree.leaves(same['state']['decoder']['layers']))
-  assert 'frozen: gallery, stop, backtrack' in capsys.readouterr().out
+  assert 'frozen: gallery, stop, backtrack, depth' in capsys.readouterr().out
 
 
 def test_demonstrations_train_the_gates(program, embedder, tmp_path, capsys):

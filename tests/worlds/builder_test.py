@@ -33,6 +33,47 @@ def test_same_spec_gives_the_same_world(world, spec, pool):
   assert builder.make_world(spec, pool) == world
 
 
+@pytest.mark.parametrize('prompt', ['precise', 'vague'])
+def test_world_without_chains_is_its_twin_in_all_else(tmp_path, prompt):
+  twin = dataclasses.replace(SPEC, prompt=prompt, name='twin')
+  spec = dataclasses.replace(twin, with_chains=False)
+  build(twin, tmp_path / 'twin')
+  build(spec, tmp_path / 'w')
+  full = world_lib.load_world(tmp_path / 'twin')
+  found = world_lib.load_world(tmp_path / 'w')
+  assert all(query.chains for query in full.queries)
+  assert found == world_lib.World(
+    spec,
+    full.images,
+    tuple(dataclasses.replace(query, chains=()) for query in full.queries),
+  )
+  headers = [read_header(tmp_path / name) for name in ('twin', 'w')]
+  prints = [header['fingerprint'] for header in headers]
+  assert prints[0]['pixels'] == prints[1]['pixels']
+  assert prints[0]['content'] != prints[1]['content']
+  assert verify.verify_folder(tmp_path / 'w') == []
+  assert verify.restore_chains(found) == full
+
+
+def test_world_without_chains_is_made_the_same_in_memory(world, spec, pool):
+  made = builder.make_world(dataclasses.replace(spec, with_chains=False), pool)
+  assert {query.chains for query in made.queries} == {()}
+  assert verify.restore_chains(made) == world
+
+
+def test_refused_queries_do_not_depend_on_chains(tmp_path, monkeypatch):
+  make_queries = builder._make_queries
+
+  def make_wrong(spec, family, images):
+    first, second = make_queries(spec, family, images)
+    chains = (first.chains[0][::-1],)
+    return [dataclasses.replace(first, chains=chains), second]
+
+  monkeypatch.setattr(builder, '_make_queries', make_wrong)
+  spec = dataclasses.replace(SPEC, with_chains=False)
+  assert build(spec, tmp_path / 'w').dropped == 2
+
+
 def test_size_of_images_changes_no_scene(world, spec, pool):
   larger = dataclasses.replace(spec, resolution=96)
   assert builder.make_world(larger, pool).images == world.images
@@ -84,7 +125,13 @@ def test_world_that_is_there_is_not_built_again(folder, spec):
 
 
 @pytest.mark.parametrize(
-  'change', [{'seed': 12}, {'families': 3}, {'resolution': 60}]
+  'change',
+  [
+    {'seed': 12},
+    {'families': 3},
+    {'resolution': 60},
+    {'with_chains': False},
+  ],
 )
 def test_other_world_is_replaced_only_when_told(tmp_path, change):
   build(SPEC, tmp_path / 'w')

@@ -1,14 +1,40 @@
 """Tests the table of splits."""
 
+import re
+
 import pytest
 
 from vhop_jax import errors
 from vhop_jax.worlds import splits
 
 
-def test_no_two_splits_share_a_seed():
+def list_names(*patterns):
+  return list(splits.choose_splits(','.join(patterns)))
+
+
+def test_no_two_splits_draw_the_same():
   named = splits.make_splits()
-  assert len({spec.seed for spec in named.values()}) == len(named)
+  assert len({spec.key for spec in named.values()}) == len(named)
+
+
+def test_no_two_kinds_of_worlds_share_a_seed():
+  seeds = {}
+  for name, spec in splits.make_splits().items():
+    label = re.search('paper_sft|sft_...|rl_...|dev|test_w.', name).group()
+    assert seeds.setdefault(spec.seed, label) == label
+
+
+def test_worlds_that_were_built_before_stay_what_they_are():
+  keys = {
+    'sft_000': 'L4-precise-3hop-procedural-seed10000',
+    'sft_009': 'L4-precise-3hop-procedural-seed10009',
+    'paper_sft': 'L4-precise-3hop-procedural-seed19999',
+    'dev': 'L4-precise-3hop-procedural-seed20000',
+    'test_w1': 'L4-precise-3hop-procedural-seed20001',
+    'test_w3': 'L4-precise-3hop-procedural-seed20003',
+  }
+  named = splits.make_splits()
+  assert {name: named[name].key for name in keys} == keys
 
 
 def test_benchmark_is_four_worlds_of_a_hundred_hard_queries():
@@ -19,12 +45,84 @@ def test_benchmark_is_four_worlds_of_a_hundred_hard_queries():
     assert (spec.prompt, spec.name) == ('precise', name)
 
 
+def test_prefix_says_level_hops_and_prompt():
+  for name, spec in splits.make_splits().items():
+    level = re.search(r'\bl(\d)_', name.replace('vague_', ''))
+    hops = re.search(r'hop(\d)_', name)
+    assert spec.level == (int(level[1]) if level else 4)
+    assert spec.hops == (int(hops[1]) if hops else 3)
+    assert spec.prompt == ('vague' if 'vague_' in name else 'precise')
+    assert spec.name == name
+
+
+def test_worlds_of_reinforcement_learning_alone_have_no_chains():
+  for name, spec in splits.make_splits().items():
+    assert spec.with_chains == ('rl_' not in name)
+
+
+@pytest.mark.parametrize(
+  ('prefix', 'trained'),
+  [
+    ('', 10),
+    ('l1_', 0),
+    ('l2_', 0),
+    ('l3_', 0),
+    ('hop2_', 5),
+    ('hop4_', 5),
+    ('hop5_', 0),
+    ('vague_', 10),
+    ('vague_hop2_', 5),
+    ('vague_hop4_', 5),
+    ('vague_l1_', 0),
+    ('vague_l2_', 0),
+    ('vague_l3_', 0),
+  ],
+)
+def test_each_variant_is_measured_and_some_are_trained_on(prefix, trained):
+  measured = ('dev', 'test_w1', 'test_w2', 'test_w3')
+  assert list_names(*(prefix + label for label in measured)) == [
+    prefix + label for label in measured
+  ]
+  named = splits.make_splits()
+  for kind, families in (('sft', 150), ('rl', 50)):
+    names = [name for name in named if name.startswith(f'{prefix}{kind}_')]
+    assert names == [f'{prefix}{kind}_{i:03d}' for i in range(trained)]
+    assert all(named[name].families == families for name in names)
+
+
 def test_a_pattern_chooses_splits_at_a_resolution():
   chosen = splits.choose_splits('test_*', resolution=48)
   assert list(chosen) == ['test_w1', 'test_w2', 'test_w3']
   assert {spec.resolution for spec in chosen.values()} == {48}
 
 
-def test_a_pattern_without_a_split_names_the_splits():
-  with pytest.raises(errors.UsageError, match='no split matches .* test_w1'):
-    splits.choose_splits('tset_*')
+def test_several_patterns_choose_each_split_once():
+  names = list_names('hop?_dev', ' dev', 'hop5_*')
+  assert names[:4] == ['hop2_dev', 'hop4_dev', 'hop5_dev', 'dev']
+  assert names[4:] == ['hop5_test_w1', 'hop5_test_w2', 'hop5_test_w3']
+
+
+@pytest.mark.parametrize('patterns', ['tset_*', 'dev,tset_*', 'tset_*,dev'])
+def test_a_pattern_without_a_split_names_the_splits(patterns):
+  with pytest.raises(errors.UsageError, match='no split') as caught:
+    splits.choose_splits(patterns)
+  assert "'tset_*': there are sft_000..009," in str(caught.value)
+
+
+def test_description_names_every_split():
+  named = set()
+  for group in splits.describe_splits().split('; '):
+    before, _, after = group.rpartition(' with ')
+    for item in after.split(', '):
+      first, _, last = item.partition('..')
+      kind, _, number = first.rpartition('_')
+      labels = [first]
+      if last:
+        digits = len(number.lstrip('w'))
+        labels = [
+          f'{kind}_{"w" * number.startswith("w")}{i:0{digits}d}'
+          for i in range(int(number.strip('w')), int(last.strip('w')) + 1)
+        ]
+      for prefix in before.split() or ['']:
+        named |= {prefix + label for label in labels}
+  assert named == set(splits.make_splits())

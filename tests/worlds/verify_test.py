@@ -43,7 +43,9 @@ TEXT = (
 )
 
 
-def make_world(pictures=None, *, level=4, prompt='precise', **values):
+def make_world(
+  pictures=None, *, level=4, prompt='precise', with_chains=True, **values
+):
   """Makes the hand-written world, with other pictures or query values."""
   pictures = PICTURES if pictures is None else pictures
   ids = {name: f'{i:05d}' for i, name in enumerate(pictures)}
@@ -57,7 +59,9 @@ def make_world(pictures=None, *, level=4, prompt='precise', **values):
     answers=(ids['gold2'],),
   )
   return world_lib.World(
-    spec=world_lib.Spec(level, 1, 0, hops=2, prompt=prompt),
+    spec=world_lib.Spec(
+      level, 1, 0, hops=2, prompt=prompt, with_chains=with_chains
+    ),
     images=tuple(
       world_lib.ImageRecord(ids[name], 0, objects, {'name': name})
       for name, objects in pictures.items()
@@ -170,6 +174,29 @@ def test_recorded_chain_and_answer_are_compared_with_those_found():
   assert find_rules(make_world(chains=(('00001', '00004'),))) == {'chains'}
   assert find_rules(make_world(answers=('00004',))) == {'answers'}
   assert find_rules(make_world(chains=(('00001', '99999'),))) == {'chains'}
+
+
+def test_world_without_chains_is_searched_for_its_answers():
+  none = {'with_chains': False, 'chains': ()}
+  assert find_rules(make_world(**none)) == set()
+  assert find_rules(make_world(**none, answers=('00004',))) == {'answers'}
+  assert find_rules(make_world(**none, answers=('99999',))) == {'chains'}
+  assert 'query-image' in find_rules(make_world(**none, image='00001'))
+  assert 'chains' in find_rules(make_world(**none, image='99999'))
+  again = thing('k', 'boot', 'green')
+  rules = find_rules(make_world({**PICTURES, 'again': (again, LINK)}, **none))
+  assert rules == {'unique-chain', 'answers'}
+
+
+def test_world_without_chains_records_none():
+  assert find_rules(make_world(with_chains=False)) == {'chains'}
+  assert find_rules(make_world(chains=())) == {'chains'}
+
+
+def test_restored_chains_are_those_recorded(world):
+  assert verify.restore_chains(world) is world
+  bare = make_world(with_chains=False, chains=())
+  assert verify.restore_chains(bare) == make_world()
 
 
 def test_hops_are_what_the_chain_shows():

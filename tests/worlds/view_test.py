@@ -1,5 +1,7 @@
+import dataclasses
 import re
 
+import numpy as np
 import pytest
 
 from vhop_jax import errors
@@ -22,6 +24,19 @@ def test_page_shows_every_family_query_and_image(page, world):
     assert f'Answers: {", ".join(query.answers)}' in page
   for image in world.images:
     assert f'<span class="id">{image.id}</span>' in page
+
+
+def test_world_without_chains_shows_those_found(world):
+  pixels = np.zeros((len(world.images), 32, 48, 3), np.uint8)
+  bare = dataclasses.replace(
+    world,
+    spec=dataclasses.replace(world.spec, with_chains=False),
+    queries=tuple(dataclasses.replace(q, chains=()) for q in world.queries),
+  )
+  note = ' without chains (the verifier found these)'
+  page = view.make_page(bare, pixels)
+  assert page.count(note) == 1
+  assert page.replace(note, '') == view.make_page(world, pixels)
 
 
 def test_page_needs_no_other_file(page):

@@ -60,6 +60,15 @@ def test_records_survive_being_stored(world):
   assert world_lib.Spec.from_json(world.spec.to_json()) == world.spec
 
 
+def test_specs_of_before_worlds_without_chains_have_chains(spec):
+  values = spec.to_json()
+  assert values.pop('with_chains') is True
+  assert world_lib.Spec.from_json(values) == spec
+  bare = dataclasses.replace(spec, with_chains=False)
+  assert world_lib.Spec.from_json(bare.to_json()) == bare
+  assert bare.key == spec.key
+
+
 def test_world_on_disk_is_the_world_made(folder, world):
   assert world_lib.load_world(folder) == world
 

@@ -28,13 +28,15 @@ _Demonstration = tuple['Route', list[int]]
 
 @dataclasses.dataclass(frozen=True)
 class Route:
-  """Holds one query with its gold chain; images are numbers of a `RouteSet`.
+  """Holds one query with its chains; images are numbers of a `RouteSet`.
 
   Attributes:
     instruction: what is asked.
     query_image: the query image.
-    chain: the gold images in order.
-    equals: for each hop the other images that fit it as well as the gold one.
+    chains: all valid chains, each the gold images in order; none where the
+      world keeps them to itself.
+    equals: for each chain and hop the other images that fit the hop as well.
+    answers: the valid answers.
     family: all images of its family, its distractors among them.
     hops: what is asked, for other wordings of the same.
     kind: of prompt, 'precise' or 'vague'.
@@ -42,8 +44,9 @@ class Route:
 
   instruction: str
   query_image: int
-  chain: tuple[int, ...]
-  equals: tuple[tuple[int, ...], ...]
+  chains: tuple[tuple[int, ...], ...]
+  equals: tuple[tuple[tuple[int, ...], ...], ...]
+  answers: tuple[int, ...]
   family: tuple[int, ...]
   hops: tuple[world_lib.Hop, ...] = ()
   kind: str = 'precise'
@@ -61,8 +64,10 @@ class RouteSet:
   Attributes:
     routes: one a query.
     visual: the tokens of all images.
-    walks: for each query image all walks of that length through its family,
-      whatever they pass, the gold chains among them. Not yet worded.
+    walks: for each query image all walks of its world's length through its
+      family, whatever they pass, the gold chains among them. Not yet worded;
+      none for vague prompts, to which each walk is an answer, and none of
+      worlds without chains.
   """
 
   routes: tuple[Route, ...]
@@ -89,7 +94,7 @@ def load_routes(
   """Reads worlds and encodes their images, or finds that done before.
 
   Args:
-    folders: the worlds, all with gold chains and as many hops.
+    folders: the worlds; they may differ in hops.
     model: its vision tower is used, frozen.
     cache: folder for the visual tokens of each world.
 
@@ -103,11 +108,6 @@ def load_routes(
   offset = 0
   for number, folder in enumerate(folders):
     world = world_lib.load_world(folder)
-    if routes and len(routes[0].chain) != world.spec.hops:
-      raise errors.DataError(
-        f'{folder} has {world.spec.hops} hops, the worlds before it'
-        f' {len(routes[0].chain)}: train on worlds of one length'
-      )
     visual = _load_visual(folder, model, pathlib.Path(cache))
     routes += make_routes(world, offset)
     walks |= make_walks(world, offset)
@@ -147,10 +147,10 @@ def _load_visual(
 
 
 def make_routes(world: world_lib.World, offset: int) -> list[Route]:
-  """Makes the route of each query's first chain.
+  """Makes the route of each query.
 
   Args:
-    world: with gold chains.
+    world: with queries.
     offset: number of its first image.
   """
   graph, families = world.link_graph(), _find_families(world, offset)
@@ -159,9 +159,10 @@ def make_routes(world: world_lib.World, offset: int) -> list[Route]:
       world,
       graph,
       query.image,
-      query.chains[0],
+      query.chains,
       query.hops,
       instruction=query.instruction,
+      answers=query.answers,
       family=families[query.family],
       offset=offset,
     )
@@ -185,6 +186,8 @@ def make_walks(
   Returns:
     The walks by number of the query image.
   """
+  if world.spec.prompt == 'vague' or not any(q.chains for q in world.queries):
+    return {}
   graph, families = world.link_graph(), _find_families(world, offset)
   return {
     offset + world.index(image): tuple(
@@ -192,9 +195,10 @@ def make_walks(
         world,
         graph,
         image,
-        chain,
+        (chain,),
         hops,
         instruction='',
+        answers=chain[-1:],
         family=families[family],
         offset=offset,
       )
@@ -239,34 +243,53 @@ def _make_route(
   world: world_lib.World,
   graph: link_graph_lib.LinkGraph,
   start: str,
-  chain: Sequence[str],
+  chains: Sequence[Sequence[str]],
   hops: Sequence[world_lib.Hop],
   *,
   instruction: str,
+  answers: Sequence[str],
   family: tuple[int, ...],
   offset: int,
 ) -> Route:
   """Makes a route, finding hop by hop what fits as well as the gold image."""
+  place = lambda image: offset + world.index(image)  # noqa: E731
+  return Route(
+    instruction=instruction,
+    query_image=place(start),
+    chains=tuple(tuple(place(i) for i in chain) for chain in chains),
+    equals=tuple(
+      tuple(
+        tuple(sorted(place(i) for i in others))
+        for others in _find_equals(world, graph, start, chain, hops)
+      )
+      for chain in chains
+    ),
+    answers=tuple(place(i) for i in answers),
+    family=family,
+    hops=tuple(hops),
+    kind=world.spec.prompt,
+  )
+
+
+def _find_equals(
+  world: world_lib.World,
+  graph: link_graph_lib.LinkGraph,
+  start: str,
+  chain: Sequence[str],
+  hops: Sequence[world_lib.Hop],
+) -> list[set[str]]:
+  """Returns for each hop the images that fit as well as that of the chain."""
   source = start
   carried = world.images[world.index(source)].objects[0].uid
   seen = {source}
   equals = []
   for hop, gold in zip(hops, chain, strict=True):
     links = graph.valid_links(world.spec, hop, source, carried)
-    targets = {link.target_id for link in links} - seen - {gold}
-    equals.append(tuple(sorted(offset + world.index(t) for t in targets)))
+    equals.append({link.target_id for link in links} - seen - {gold})
     carried = next(link.other.uid for link in links if link.target_id == gold)
     source = gold
     seen.add(gold)
-  return Route(
-    instruction=instruction,
-    query_image=offset + world.index(start),
-    chain=tuple(offset + world.index(i) for i in chain),
-    equals=tuple(equals),
-    family=family,
-    hops=tuple(hops),
-    kind=world.spec.prompt,
-  )
+  return equals
 
 
 def make_batches(
@@ -299,34 +322,53 @@ def make_batches(
     threads: that prepare batches ahead.
 
   Returns:
-    An iterator over dicts: `prefix/*` [B, S]; chain int [B, hops], the gold
-    images as indices into the C = B x family_size candidates; query_candidate
-    int [B], the query image likewise; equal_mask bool [B, hops, C];
-    candidate_mask bool [C]; action int [B, T], numbered as in `env.action`;
-    query_visual [B, M, D]; candidate_visual [C, M, D].
+    An iterator over dicts: `prefix/*` [B, S]; chains int [B, K, hops], the
+    gold images as indices into the C = B x family_size candidates, PAD after
+    the last; lengths int [B, K], 0 where there is no chain; answers int
+    [B, A], the valid answers, then PAD; query_candidate int [B], the query
+    image; equal_mask bool [B, hops, C], True at images that fit the hop of
+    some chain as well as its gold one; candidate_mask bool [C]; action int
+    [B, T], numbered as in `env.action`; query_visual [B, M, D];
+    candidate_visual [C, M, D].
 
   Raises:
     UsageError: a chain is longer than a demonstration.
   """
-  hops = len(routes[0].chain)
-  if hops > decisions:
+  sizes = _Sizes(
+    chains=max(1, *(len(route.chains) for route in routes.routes)),
+    hops=max(len(route.hops) for route in routes.routes),
+    answers=max(len(route.answers) for route in routes.routes),
+    candidates=batch_size * family_size,
+    text_tokens=max_text_tokens,
+  )
+  if sizes.hops > decisions:
     raise errors.UsageError(
-      f'data.decisions={decisions} is too few for chains of {hops} images:'
-      ' raise it'
+      f'data.decisions={decisions} is too few for chains of {sizes.hops}'
+      ' images: raise it'
     )
 
   def join(batch: Sequence[_Demonstration]) -> dict[str, np.ndarray]:
-    return _join(batch, routes.visual, maker, family_size, max_text_tokens)
+    return _join(batch, routes.visual, maker, sizes)
 
   def vary(route: Route, rng: np.random.Generator) -> _Demonstration:
-    if rng.random() < walk_frac:
-      walks = routes.walks[route.query_image]
+    walks = routes.walks.get(route.query_image)
+    if rng.random() < walk_frac and walks:
       route = walks[rng.integers(len(walks))].reword(rng)
     elif reword:
       route = route.reword(rng)
+    if not route.chains:
+      return route, [demonstrations.STOP] * decisions
     others = [i for i in route.family if i != route.query_image]
+    # A draw only where there is a choice: one chain needs no randomness.
+    count = len(route.chains)
+    number = int(rng.integers(count)) if count > 1 else 0
     made = demonstrations.sample_decisions(
-      rng, route.chain, route.equals, others, length=decisions, **turns
+      rng,
+      route.chains[number],
+      route.equals[number],
+      others,
+      length=decisions,
+      **turns,
     )
     return route, made
 
@@ -341,15 +383,25 @@ def make_batches(
   return iter(dataset.to_iter_dataset(grain.ReadOptions(num_threads=threads)))
 
 
+@dataclasses.dataclass(frozen=True)
+class _Sizes:
+  """Holds the sizes of a batch's arrays, the same for all batches."""
+
+  chains: int
+  hops: int
+  answers: int
+  candidates: int
+  text_tokens: int
+
+
 def _join(
   batch: Sequence[_Demonstration],
   visual: Float[ndarray, 'N M D'],
   maker: sequence_lib.SequenceMaker,
-  family_size: int,
-  max_text_tokens: int,
+  sizes: _Sizes,
 ) -> dict[str, np.ndarray]:
   routes = [route for route, _ in batch]
-  candidates = np.full(len(batch) * family_size, PAD)
+  candidates = np.full(sizes.candidates, PAD)
   # Two routes may share a family; its images compete once.
   unique = list(dict.fromkeys(i for route in routes for i in route.family))
   if len(unique) > len(candidates):
@@ -363,20 +415,29 @@ def _join(
     demonstrations.BACKTRACK: action_lib.make_backtrack(len(candidates)),
     demonstrations.STOP: action_lib.make_stop(len(candidates)),
   }
-  hops = len(routes[0].chain)
-  chain = np.array([[place[i] for i in r.chain] for r in routes], np.int32)
-  action = np.array([[place[i] for i in made] for _, made in batch], np.int32)
-  equal_mask = np.zeros((len(batch), hops, len(candidates)), bool)
+  chains = np.full((len(batch), sizes.chains, sizes.hops), PAD, np.int32)
+  lengths = np.zeros((len(batch), sizes.chains), np.int32)
+  answers = np.full((len(batch), sizes.answers), PAD, np.int32)
+  equal_mask = np.zeros((len(batch), sizes.hops, len(candidates)), bool)
   for row, route in enumerate(routes):
-    for hop, others in enumerate(route.equals):
-      equal_mask[row, hop, [place[i] for i in others]] = True
+    answers[row, : len(route.answers)] = [place[i] for i in route.answers]
+    for number, (chain, equals) in enumerate(
+      zip(route.chains, route.equals, strict=True)
+    ):
+      chains[row, number, : len(chain)] = [place[i] for i in chain]
+      lengths[row, number] = len(chain)
+      for hop, others in enumerate(equals):
+        equal_mask[row, hop, [place[i] for i in others]] = True
+  action = np.array([[place[i] for i in made] for _, made in batch], np.int32)
   queries = np.array([r.query_image for r in routes])
   return {
     **sequence_lib.to_batch(
       'prefix',
-      maker.queries([r.instruction for r in routes], length=max_text_tokens),
+      maker.queries([r.instruction for r in routes], length=sizes.text_tokens),
     ),
-    'chain': chain,
+    'chains': chains,
+    'lengths': lengths,
+    'answers': answers,
     'action': action,
     'query_candidate': np.array([place[i] for i in queries], np.int32),
     'equal_mask': equal_mask,

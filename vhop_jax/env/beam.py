@@ -100,8 +100,8 @@ def search(
     taken = scores.select[index, action].reshape(rows, width)
     stack_scores = jnp.take_along_axis(stack_scores, parent[:, :, None], axis=1)
     stack_scores = stack_scores.at[:, :, t].set(taken)
-    context = policy.advance(context, action, state)
     state = state_lib.step(state, action, forgets=False)
+    context = policy.advance(context, action, state)
     return (context, state, alive, stack_scores, found), None
 
   carry = (context, state, alive, stack_scores, found)

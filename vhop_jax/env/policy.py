@@ -44,7 +44,7 @@ class Policy:
 
   Attributes:
     score: (context, state) -> `Scores`.
-    advance: (context, action [B], state before it) -> context.
+    advance: (context, action [B], state after it) -> context.
     take: (context, rows [P]) -> the context of these rows, which may repeat.
   """
 

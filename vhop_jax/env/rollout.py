@@ -90,6 +90,8 @@ def roll_out(
   rng: Array,
   forgets: bool,
   stop_depth: Int[Array | np.ndarray, 'B'] | None = None,
+  length: int | None = None,
+  gate_complements: bool = True,
 ) -> Rollout:
   """Takes decisions until the budget is spent; call it under `jit`.
 
@@ -101,6 +103,8 @@ def roll_out(
     rng: for `choose`.
     forgets: as in `state.step`.
     stop_depth: as in `state.make_legal_mask`.
+    length: T, decisions after which it is cut short; None is the budget.
+    gate_complements: as in `policy.compute_log_probs`, of what is returned.
 
   Raises:
     UsageError: the candidates could run out before the budget does.
@@ -120,7 +124,9 @@ def roll_out(
     scores = policy.score(context, state)
     action = choose(rng, scores, legal, state)
     mask = ~state_lib.is_done(state)
-    log_probs = policy_lib.compute_log_probs(scores, legal)
+    log_probs = policy_lib.compute_log_probs(
+      scores, legal, gate_complements=gate_complements
+    )
     taken = jnp.take_along_axis(log_probs, action[:, None], axis=1)[:, 0]
     image = jnp.minimum(action, count - 1)[:, None]
     outputs = {
@@ -133,10 +139,10 @@ def roll_out(
         legal[:, count], jax.nn.sigmoid(scores.backtrack), 0.0
       ),
     }
-    context = policy.advance(context, action, state)
-    return (context, state_lib.step(state, action, forgets=forgets)), outputs
+    state = state_lib.step(state, action, forgets=forgets)
+    return (policy.advance(context, action, state), state), outputs
 
   (_, state), outputs = jax.lax.scan(
-    decide, (context, state), jax.random.split(rng, state.budget)
+    decide, (context, state), jax.random.split(rng, length or state.budget)
   )
   return Rollout(**{k: x.T for k, x in outputs.items()}, state=state)

@@ -3,6 +3,7 @@
 import functools
 from typing import Any
 
+import flax
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,85 +18,149 @@ from vhop_jax.models import sequence as sequence_lib
 from vhop_jax.typing import Array, Float, Int, Params
 
 
-def make_policy(
+@flax.struct.dataclass
+class Context:
+  """Holds what the policy carries from decision to decision.
+
+  Attributes:
+    router: what it has read.
+    choices: for each image on the stack its own cosine and that of its best
+      rival when it was selected; above the stack anything.
+  """
+
+  router: router_lib.Context
+  choices: Float[Array, 'B T 2']
+
+
+def take_context(context: Context, rows: Int[Array, 'P']) -> Context:
+  """Returns the context of some rows, in that order; they may repeat."""
+  return Context(
+    router=router_lib.take_context(context.router, rows),
+    choices=context.choices[rows],
+  )
+
+
+def start(
   module: router_lib.Router,
   params: Params,
-  decisions: sequence_lib.Sequence,
-  gallery_visual: Float[Array | np.ndarray, 'N M D'],
-  gallery: Float[Array | np.ndarray, 'N D'],
-) -> policy_lib.Policy:
-  """Makes the policy; its context is a `router.Context`.
+  prefix: sequence_lib.Sequence,
+  segment: sequence_lib.Sequence,
+  query_visual: Float[Array, 'B M D'],
+  *,
+  budget: int,
+) -> Context:
+  """Returns the context before the first decision.
 
   Args:
     module: the router.
     params: its parameters.
-    decisions: the layout of each kind, [3, M + 1].
+    prefix: instruction and query image of each row, right-padded.
+    segment: the layout of one decision, [1, M + 1].
+    query_visual: visual tokens of the query images.
+    budget: T, decisions.
+  """
+  router = module.apply(
+    {'params': params},
+    prefix,
+    segment,
+    query_visual,
+    budget=budget,
+    method='start',
+  )
+  rows = query_visual.shape[0]
+  return Context(router=router, choices=jnp.zeros((rows, budget, 2)))
+
+
+def make_policy(
+  module: router_lib.Router,
+  params: Params,
+  segment: sequence_lib.Sequence,
+  gallery_visual: Float[Array | np.ndarray, 'N M D'],
+  gallery: Float[Array | np.ndarray, 'N D'],
+) -> policy_lib.Policy:
+  """Makes the policy; its context is a `Context`.
+
+  Args:
+    module: the router.
+    params: its parameters.
+    segment: the layout of one decision, [1, M + 1].
     gallery_visual: visual tokens of the gallery.
     gallery: embeddings of the gallery, of length 1.
   """
   gallery_visual, gallery = jnp.asarray(gallery_visual), jnp.asarray(gallery)
-  count = len(gallery)
 
   def apply(*args: Any, method: str) -> Any:
     return module.apply({'params': params}, *args, method=method)
 
-  def score(
-    context: router_lib.Context, state: state_lib.State
-  ) -> policy_lib.Scores:
-    queries, scale = apply(context.state, method='make_queries')
+  def score(context: Context, state: state_lib.State) -> policy_lib.Scores:
+    encoded = context.router.state
+    queries, scale = apply(encoded, method='make_queries')
     cosines = queries @ gallery.T
+    top = jnp.maximum(state.depth - 1, 0)[:, None, None]
     evidence = router_lib.compute_evidence(
       cosines,
       state_lib.make_candidate_mask(state),
       inverse_temperature=scale,
       depth=state.depth,
       decisions_left=state.budget - state.decisions,
+      choice=jnp.take_along_axis(context.choices, top, axis=1)[:, 0],
     )
-    stop, backtrack = apply(context.state, evidence, method='compute_gates')
+    stop, backtrack = apply(encoded, evidence, method='compute_gates')
     return policy_lib.Scores(
       select=scale * cosines, stop=stop, backtrack=backtrack
     )
 
   def advance(
-    context: router_lib.Context, action: Array, state: state_lib.State
-  ) -> router_lib.Context:
-    # A rollout that is done reads nothing more.
-    kind = jnp.where(
-      state_lib.is_done(state),
-      action_lib.STOP,
-      action_lib.find_kind(action, count),
+    context: Context, action: Array, state: state_lib.State
+  ) -> Context:
+    count = state.num_images
+    # XLA shares this product with that of `score`.
+    queries, _ = apply(context.router.state, method='make_queries')
+    choice = router_lib.compute_choice(
+      queries @ gallery.T,
+      state_lib.make_candidate_mask(state),
+      jnp.minimum(action, count - 1),
     )
-    visual = gallery_visual[jnp.minimum(action, count - 1)]
+    is_select = action_lib.find_kind(action, count) == action_lib.SELECT
+    # Out of bounds, which writes nothing, unless an image was put there.
+    place = jnp.where(is_select, state.depth - 1, state.budget)
+    rows = jnp.arange(action.shape[0])
     moved: router_lib.Context = apply(
-      context, decisions, kind, visual, method='advance'
+      context.router,
+      segment,
+      state.depth,
+      gallery_visual[state_lib.get_top(state)],
+      method='advance',
     )
-    return moved
+    return Context(
+      router=moved,
+      choices=context.choices.at[rows, place].set(choice, mode='drop'),
+    )
 
-  return policy_lib.Policy(
-    score=score, advance=advance, take=router_lib.take_context
-  )
+  return policy_lib.Policy(score=score, advance=advance, take=take_context)
 
 
 def _start(
   module: router_lib.Router,
   params: Params,
   prefix: sequence_lib.Sequence,
-  decisions: sequence_lib.Sequence,
+  segment: sequence_lib.Sequence,
   query_index: Int[Array | np.ndarray, 'B'],
   gallery_visual: Float[Array | np.ndarray, 'N M D'],
   gallery: Float[Array | np.ndarray, 'N D'],
   *,
   budget: int,
-) -> tuple[policy_lib.Policy, router_lib.Context, state_lib.State]:
+) -> tuple[policy_lib.Policy, Context, state_lib.State]:
   """Returns the policy, its context and the state before the first decision."""
-  context = module.apply(
-    {'params': params},
+  context = start(
+    module,
+    params,
     prefix,
+    segment,
     jnp.asarray(gallery_visual)[query_index],
-    max_length=prefix.tokens.shape[1] + budget * decisions.tokens.shape[1],
-    method='start',
+    budget=budget,
   )
-  policy = make_policy(module, params, decisions, gallery_visual, gallery)
+  policy = make_policy(module, params, segment, gallery_visual, gallery)
   state = state_lib.start(
     query_index, num_images=gallery.shape[0], budget=budget
   )
@@ -109,7 +174,7 @@ def route(
   module: router_lib.Router,
   params: Params,
   prefix: sequence_lib.Sequence,
-  decisions: sequence_lib.Sequence,
+  segment: sequence_lib.Sequence,
   query_index: Int[Array | np.ndarray, 'B'],
   gallery_visual: Float[Array | np.ndarray, 'N M D'],
   gallery: Float[Array | np.ndarray, 'N D'],
@@ -126,7 +191,7 @@ def route(
     module: the router.
     params: its parameters.
     prefix: instruction and query image of each row, right-padded.
-    decisions: the layout of each kind, [3, M + 1].
+    segment: the layout of one decision, [1, M + 1].
     query_index: gallery index of the query image.
     gallery_visual: visual tokens of the gallery.
     gallery: embeddings of the gallery, of length 1.
@@ -143,7 +208,7 @@ def route(
     module,
     params,
     prefix,
-    decisions,
+    segment,
     query_index,
     gallery_visual,
     gallery,
@@ -165,7 +230,7 @@ def search(
   module: router_lib.Router,
   params: Params,
   prefix: sequence_lib.Sequence,
-  decisions: sequence_lib.Sequence,
+  segment: sequence_lib.Sequence,
   query_index: Int[Array | np.ndarray, 'B'],
   gallery_visual: Float[Array | np.ndarray, 'N M D'],
   gallery: Float[Array | np.ndarray, 'N D'],
@@ -179,7 +244,7 @@ def search(
     module: the router.
     params: its parameters.
     prefix: instruction and query image of each row, right-padded.
-    decisions: the layout of each kind, [3, M + 1].
+    segment: the layout of one decision, [1, M + 1].
     query_index: gallery index of the query image.
     gallery_visual: visual tokens of the gallery.
     gallery: embeddings of the gallery, of length 1.
@@ -190,7 +255,7 @@ def search(
     module,
     params,
     prefix,
-    decisions,
+    segment,
     query_index,
     gallery_visual,
     gallery,

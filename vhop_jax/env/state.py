@@ -87,10 +87,11 @@ def is_done(state: State) -> Bool[Array, 'B']:
   return state.stopped | (state.decisions >= state.budget)
 
 
-def get_last(state: State) -> Int[Array, 'B']:
-  """Returns the image on top of each stack, PAD if it is empty."""
+def get_top(state: State) -> Int[Array, 'B']:
+  """Returns the image on top of each stack, of an empty one the query image."""
   top = jnp.maximum(state.depth - 1, 0)
-  return jnp.take_along_axis(state.stack, top[:, None], axis=1)[:, 0]
+  image = jnp.take_along_axis(state.stack, top[:, None], axis=1)[:, 0]
+  return jnp.where(state.depth > 0, image, state.query)
 
 
 def make_candidate_mask(state: State) -> Bool[Array, 'B N']:
@@ -148,7 +149,7 @@ def step(state: State, action: Int[Array, 'B'], *, forgets: bool) -> State:
     index = jnp.where(where, index, x.shape[1])
     return x.at[rows, index].set(value, mode='drop')
 
-  rejected = put(state.rejected_depth, backtracks, get_last(state), top)
+  rejected = put(state.rejected_depth, backtracks, get_top(state), top)
   if forgets:
     later = backtracks[:, None] & (rejected > top[:, None])
     rejected = jnp.where(later, NOT_REJECTED, rejected)

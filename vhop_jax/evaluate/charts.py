@@ -9,24 +9,45 @@ import numpy as np
 
 from vhop_jax.evaluate.scores import Interval
 
+# Runs that can be told apart in one chart: each has a colour of its own, as
+# (on light paper, on dark paper), and a dash pattern besides.
+LINE_COLOURS = (
+  ('#2f62c9', '#6b9bff'),
+  ('#b85c00', '#f0a04b'),
+  ('#147a43', '#4cc585'),
+  ('#a3368f', '#e08ad8'),
+  ('#0b7285', '#4fc3d9'),
+  ('#c62f3a', '#f0727b'),
+)
+_DASHES = ('none', '7 3', '2 2', '9 3 2 3', '12 4', '4 4')
+MAX_LINES = len(LINE_COLOURS)
+
 _WIDTH = 460
 _ROW = 34
 _MAX_POINTS = 400
 _NAMESPACE = 'xmlns="http://www.w3.org/2000/svg" '
 
+_LIGHT, _DARK = (
+  ''.join(
+    f'.vh-c{number}{{stroke:{colours[paper]}}}'
+    for number, colours in enumerate(LINE_COLOURS)
+  )
+  for paper in (0, 1)
+)
 # The classes are used by nothing else in a page that has the chart inline.
-_STYLE = """<style>
-.vh-t{font:12px system-ui,sans-serif;fill:#1c2128}
-.vh-f{font:11px system-ui,sans-serif;fill:#5a6270}
-.vh-g{stroke:#d9dde3;stroke-width:1}
-.vh-b{fill:#2f62c9}.vh-n{fill:#9aa3b0}
-.vh-w{stroke:#1c2128;stroke-width:1.5;fill:none}
-.vh-l{stroke:#2f62c9;stroke-width:2;fill:none;stroke-linejoin:round}
-.vh-r{stroke:#2f62c9;stroke-width:1;fill:none;opacity:.28}
-@media(prefers-color-scheme:dark){
-.vh-t{fill:#e6e9ee}.vh-f{fill:#a3abb8}.vh-g{stroke:#343b46}
-.vh-b{fill:#6b9bff}.vh-n{fill:#67707e}.vh-w{stroke:#e6e9ee}
-.vh-l,.vh-r{stroke:#6b9bff}}
+_STYLE = f"""<style>
+.vh-t{{font:12px system-ui,sans-serif;fill:#1c2128}}
+.vh-f{{font:11px system-ui,sans-serif;fill:#5a6270}}
+.vh-g{{stroke:#d9dde3;stroke-width:1}}
+.vh-b{{fill:#2f62c9}}.vh-n{{fill:#9aa3b0}}
+.vh-w{{stroke:#1c2128;stroke-width:1.5;fill:none}}
+.vh-l{{stroke-width:2;fill:none;stroke-linejoin:round}}
+.vh-r{{stroke-width:1;fill:none;opacity:.28}}
+{_LIGHT}
+@media(prefers-color-scheme:dark){{
+.vh-t{{fill:#e6e9ee}}.vh-f{{fill:#a3abb8}}.vh-g{{stroke:#343b46}}
+.vh-b{{fill:#6b9bff}}.vh-n{{fill:#67707e}}.vh-w{{stroke:#e6e9ee}}
+{_DARK}}}
 </style>"""
 
 
@@ -102,41 +123,134 @@ def draw_curve(
   points = extract_curve(records, key, x_key=x_key)
   if len(points) < 2:
     return ''
-  left, top, height = 52, 30, 220
-  right, bottom = _WIDTH - 12, height - 28
+  plot = _Plot([points])
   xs, ys = points.T
-  x_ticks, y_ticks = (_make_ticks(v.min(), v.max()) for v in (xs, ys))
-  y_low, y_high = min(y_ticks[0], ys.min()), max(y_ticks[-1], ys.max())
+  parts = [
+    *plot.draw_axes(title),
+    f'<text class="vh-f" x="{plot.right}" y="16" text-anchor="end">'
+    f'{html.escape(x_key)} {xs[-1]:,.10g}: {_smooth(ys)[-1]:.3g}</text>',
+    *plot.draw_line(points, 0),
+  ]
+  return _wrap(parts, plot.height, title, is_inline)
 
-  def place(xs: np.ndarray, ys: np.ndarray) -> str:
-    across = left + (xs - xs[0]) / (xs[-1] - xs[0]) * (right - left)
-    down = bottom - (ys - y_low) / (y_high - y_low) * (bottom - top)
-    return 'M' + 'L'.join(
-      f'{x:.1f} {y:.1f}' for x, y in zip(across, down, strict=True)
-    )
 
-  parts = [f'<text class="vh-t" x="0" y="16">{html.escape(title)}</text>']
-  for tick in y_ticks:
-    y = bottom - (tick - y_low) / (y_high - y_low) * (bottom - top)
+def draw_curves(
+  title: str,
+  lines: Sequence[tuple[str, Sequence[Mapping[str, Any]]]],
+  key: str,
+  *,
+  x_key: str = 'step',
+  is_inline: bool,
+) -> str:
+  """Draws one logged metric of several runs, with a legend below.
+
+  Args:
+    title: of the chart.
+    lines: name and metric records of each run, at most `MAX_LINES`. A run
+      that has fewer than two points is left out; the others keep their
+      colours.
+    key: the metric.
+    x_key: what stands on the other axis.
+    is_inline: goes into an HTML page and needs no namespace.
+
+  Returns:
+    An `<svg>` element, or the empty string if no run has two points.
+
+  Raises:
+    ValueError: there are more lines than colours.
+  """
+  if len(lines) > MAX_LINES:
+    raise ValueError(f'{len(lines)} lines, at most {MAX_LINES} have a colour')
+  curves = {
+    number: extract_curve(records, key, x_key=x_key)
+    for number, (_, records) in enumerate(lines)
+  }
+  curves = {n: points for n, points in curves.items() if len(points) > 1}
+  if not curves:
+    return ''
+  plot = _Plot(list(curves.values()))
+  parts = [
+    *plot.draw_axes(title),
+    f'<text class="vh-f" x="{plot.right}" y="16" text-anchor="end">'
+    f'{html.escape(x_key)}</text>',
+  ]
+  height = plot.height
+  for number, points in curves.items():
+    parts += plot.draw_line(points, number)
+    last = _smooth(points[:, 1])[-1]
     parts.append(
-      f'<line class="vh-g" x1="{left}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}"/>'
-      f'<text class="vh-f" x="{left - 6}" y="{y + 4:.1f}"'
-      f' text-anchor="end">{tick:g}</text>'
+      f'<path class="vh-l vh-c{number}" {_dash(number)}'
+      f' d="M{plot.left} {height + 4}h34"/>'
+      f'<text class="vh-t" x="{plot.left + 42}" y="{height + 8}">'
+      f'{html.escape(_shorten(lines[number][0], 36))}</text>'
+      f'<text class="vh-f" x="{plot.right}" y="{height + 8}"'
+      f' text-anchor="end">at {points[-1, 0]:,.10g}: {last:.3g}</text>'
     )
-  for tick in x_ticks:
-    if xs[0] <= tick <= xs[-1]:
-      x = left + (tick - xs[0]) / (xs[-1] - xs[0]) * (right - left)
-      parts.append(
-        f'<text class="vh-f" x="{x:.1f}" y="{bottom + 16}"'
-        f' text-anchor="middle">{tick:,.10g}</text>'
-      )
-  parts.append(
-    f'<text class="vh-f" x="{right}" y="16" text-anchor="end">'
-    f'{html.escape(x_key)} {xs[-1]:,.10g}: {_smooth(ys)[-1]:.3g}</text>'
-    f'<path class="vh-r" d="{place(xs, ys)}"/>'
-    f'<path class="vh-l" d="{place(xs, _smooth(ys))}"/>'
-  )
+    height += 18
   return _wrap(parts, height, title, is_inline)
+
+
+class _Plot:
+  """Places curves in a chart whose axes span all of them."""
+
+  left, top, height = 52, 30, 220
+  right, bottom = _WIDTH - 12, 220 - 28
+
+  def __init__(self, curves: Sequence[np.ndarray]):
+    """Takes the curves, each [n, 2] with n of at least 2."""
+    xs, ys = np.concatenate(curves).T
+    self._x_ticks, self._y_ticks = (
+      _make_ticks(v.min(), v.max()) for v in (xs, ys)
+    )
+    self._x_low, self._x_high = xs.min(), xs.max()
+    self._y_low = min(self._y_ticks[0], ys.min())
+    self._y_high = max(self._y_ticks[-1], ys.max())
+
+  def _across(self, x: Any) -> Any:
+    share = (x - self._x_low) / (self._x_high - self._x_low)
+    return self.left + share * (self.right - self.left)
+
+  def _down(self, y: Any) -> Any:
+    share = (y - self._y_low) / (self._y_high - self._y_low)
+    return self.bottom - share * (self.bottom - self.top)
+
+  def draw_axes(self, title: str) -> list[str]:
+    """Draws the title, the ticks and the grid."""
+    parts = [f'<text class="vh-t" x="0" y="16">{html.escape(title)}</text>']
+    for tick in self._y_ticks:
+      y = self._down(tick)
+      parts.append(
+        f'<line class="vh-g" x1="{self.left}" y1="{y:.1f}" x2="{self.right}"'
+        f' y2="{y:.1f}"/>'
+        f'<text class="vh-f" x="{self.left - 6}" y="{y + 4:.1f}"'
+        f' text-anchor="end">{tick:g}</text>'
+      )
+    for tick in self._x_ticks:
+      if self._x_low <= tick <= self._x_high:
+        parts.append(
+          f'<text class="vh-f" x="{self._across(tick):.1f}"'
+          f' y="{self.bottom + 16}" text-anchor="middle">{tick:,.10g}</text>'
+        )
+    return parts
+
+  def draw_line(self, points: np.ndarray, number: int) -> list[str]:
+    """Draws a curve, raw and smoothed, in the colour of its number."""
+    xs, ys = points.T
+    return [
+      f'<path class="vh-r vh-c{number}" d="{self._trace(xs, ys)}"/>',
+      f'<path class="vh-l vh-c{number}" {_dash(number)}'
+      f' d="{self._trace(xs, _smooth(ys))}"/>',
+    ]
+
+  def _trace(self, xs: np.ndarray, ys: np.ndarray) -> str:
+    return 'M' + 'L'.join(
+      f'{x:.1f} {y:.1f}'
+      for x, y in zip(self._across(xs), self._down(ys), strict=True)
+    )
+
+
+def _dash(number: int) -> str:
+  return f'stroke-dasharray="{_DASHES[number]}"'
 
 
 def extract_curve(

@@ -1,6 +1,8 @@
-"""Measures a router and the baselines on dev and test worlds; reports."""
+"""Measures routers and the baselines on dev and test worlds; reports."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+import dataclasses
+import glob
 import os
 import pathlib
 import platform
@@ -12,7 +14,8 @@ import jax
 import ml_collections
 import numpy as np
 
-from vhop_jax.evaluate import baselines, report, routing, strips
+from vhop_jax import errors
+from vhop_jax.evaluate import baselines, experiments, report, routing, strips
 from vhop_jax.evaluate import failures as failures_lib
 from vhop_jax.evaluate import hops as hops_lib
 from vhop_jax.evaluate import results as results_lib
@@ -20,79 +23,197 @@ from vhop_jax.evaluate import scores as scores_lib
 from vhop_jax.index import gallery as gallery_lib
 from vhop_jax.models import pretrained as pretrained_lib
 from vhop_jax.train import metrics as metrics_lib
-from vhop_jax.train import sft
 from vhop_jax.worlds import world as world_lib
 
-ROUTER_ROW = 'SFT router'
+UNTRAINED = 'untrained'
+_BASELINE_ROW = 'Single-shot'
+_ROUTER = 'Router'
 
 _Method = Callable[[gallery_lib.Gallery], list[scores_lib.Trajectory]]
 
 
-def _make_methods(
-  config: ml_collections.ConfigDict,
-  embedder: pretrained_lib.Pretrained,
-  sources: Sequence[routing.GallerySource],
-) -> list[tuple[str, str, scores_lib.Answer, bool, _Method]]:
-  """Lists the baselines: name, description, answer rule, reference, method."""
-  steps = config.decisions
-  methods: list[tuple[str, str, scores_lib.Answer, bool, _Method]] = [
-    (
-      'Single-shot',
-      f'instruction and query image embedded once, top {steps}',
-      'first',
-      False,
-      lambda gallery: baselines.run_single_shot(embedder, gallery, steps=steps),
-    ),
-    (
-      'Greedy',
-      f'{steps} steps, the last image found is the query image',
-      'hops',
-      False,
-      lambda gallery: baselines.run_steps(
-        embedder, gallery, steps=steps, keep_history=False
-      ),
-    ),
-    (
-      'History',
-      f'{steps} steps, all images found are in the query',
-      'hops',
-      False,
-      lambda gallery: baselines.run_steps(
-        embedder, gallery, steps=steps, keep_history=True
-      ),
-    ),
-  ]
-  if all(source.world.spec.prompt == 'precise' for source in sources):
-    methods.append(
-      (
-        'Best-path search',
-        f'told each hop by itself, beam of {config.beam} whole paths',
-        'hops',
-        True,
-        lambda gallery: baselines.search_best_path(
-          embedder, gallery, beam=config.beam, wording=config.seed
-        ),
-      )
-    )
-  return methods
+@dataclasses.dataclass(frozen=True)
+class _Line:
+  """Is one line of the results, and how it comes about.
 
-
-def _measure_rows(
-  config: ml_collections.ConfigDict,
-  embedder: pretrained_lib.Pretrained,
-  router: pretrained_lib.RouterModel | None,
-  sources: Sequence[routing.GallerySource],
-) -> tuple[
-  list[results_lib.Row],
-  list[results_lib.TeacherForced],
-  list[list[scores_lib.Trajectory]],
-]:
-  """Runs everything over some worlds.
-
-  Returns:
-    The rows, the recalls of each hop, and the router's trajectories of each
-    world.
+  Attributes:
+    name: of the line in the report.
+    description: what it does.
+    answer: see `scores.answer_image`.
+    method: makes the trajectories of a world.
+    stage: a key of `experiments.STAGES`.
+    policy: as in `experiments.ResultRow`.
+    decoding: likewise.
+    has_gates: whether it stops by itself.
+    is_reference: whether it is no competitor.
   """
+
+  name: str
+  description: str
+  answer: scores_lib.Answer
+  method: _Method
+  stage: str
+  policy: str
+  decoding: str
+  has_gates: bool = False
+  is_reference: bool = False
+
+
+def _list_baselines(
+  config: ml_collections.ConfigDict,
+  embedder: pretrained_lib.Pretrained,
+  sources: Sequence[routing.GallerySource],
+) -> Iterator[_Line]:
+  steps = config.decisions
+  yield _Line(
+    _BASELINE_ROW,
+    f'instruction and query image embedded once, top {steps}',
+    'first',
+    lambda gallery: baselines.run_single_shot(embedder, gallery, steps=steps),
+    policy=_BASELINE_ROW,
+    decoding='single',
+    stage=UNTRAINED,
+  )
+  yield _Line(
+    'Greedy',
+    f'{steps} steps, the last image found is the query image',
+    'hops',
+    lambda gallery: baselines.run_steps(
+      embedder, gallery, steps=steps, keep_history=False
+    ),
+    policy='Greedy',
+    decoding='five steps',
+    stage=UNTRAINED,
+  )
+  yield _Line(
+    'History',
+    f'{steps} steps, all images found are in the query',
+    'hops',
+    lambda gallery: baselines.run_steps(
+      embedder, gallery, steps=steps, keep_history=True
+    ),
+    policy='History',
+    decoding='five steps',
+    stage=UNTRAINED,
+  )
+  if all(source.world.spec.prompt == 'precise' for source in sources):
+    yield _Line(
+      'Best-path search',
+      f'told each hop by itself, beam of {config.beam} whole paths',
+      'hops',
+      lambda gallery: baselines.search_best_path(
+        embedder, gallery, beam=config.beam, wording=config.seed
+      ),
+      policy='Best-path search',
+      decoding='beam',
+      is_reference=True,
+      stage=UNTRAINED,
+    )
+
+
+def _list_routers(
+  config: ml_collections.ConfigDict,
+  stage: str,
+  router: pretrained_lib.RouterModel,
+) -> Iterator[_Line]:
+  """Lists how a router is decoded; its own way comes first."""
+  name = name_router(stage)
+  if not router.has_gates:
+    yield _Line(
+      name,
+      f'{config.decisions} greedy decisions, the instruction given once',
+      'hops',
+      lambda gallery: routing.select_greedily(
+        router, gallery, steps=config.decisions
+      ),
+      decoding='five steps',
+      stage=stage,
+      policy=_ROUTER,
+    )
+    return
+  yield _Line(
+    name,
+    f'at most {config.budget} decisions, by its gates; the instruction given'
+    ' once',
+    'last',
+    lambda gallery: routing.route(router, gallery, budget=config.budget),
+    decoding='gates',
+    has_gates=True,
+    stage=stage,
+    policy=_ROUTER,
+  )
+  yield _Line(
+    f'{name}, told the hops',
+    "by its gates, but it may stop at the prompt's hop count alone",
+    'last',
+    lambda gallery: routing.route(
+      router, gallery, budget=config.budget, stops_at_hops=True
+    ),
+    decoding='gates, stop at hops',
+    has_gates=True,
+    stage=stage,
+    policy=_ROUTER,
+  )
+  yield _Line(
+    f'{name}, beam',
+    f'the most probable chain, found by a beam of {config.router_beam}',
+    'last',
+    lambda gallery: routing.search_chains(
+      router, gallery, longest=config.longest, width=config.router_beam
+    ),
+    decoding='beam',
+    stage=stage,
+    policy=_ROUTER,
+  )
+
+
+def name_router(stage: str) -> str:
+  """Returns what a router's line is called."""
+  return f'{experiments.STAGES[stage]} router'
+
+
+@dataclasses.dataclass(frozen=True)
+class _Measured:
+  """Holds what was measured over the worlds of one kind.
+
+  Attributes:
+    lines: what was run, in order.
+    rows: its results.
+    recalls: teacher-forced, of the embedding model and of each router.
+    trajectories: by name of a line, those of each world.
+  """
+
+  lines: list[_Line]
+  rows: list[results_lib.Row]
+  recalls: list[results_lib.TeacherForced]
+  trajectories: dict[str, list[list[scores_lib.Trajectory]]]
+
+
+def _measure(
+  config: ml_collections.ConfigDict,
+  embedder: pretrained_lib.Pretrained,
+  routers: Mapping[str, pretrained_lib.RouterModel],
+  sources: Sequence[routing.GallerySource],
+  title: str,
+) -> _Measured:
+  """Runs everything over some worlds."""
+  clusters = tuple(
+    c for source in sources for c in scores_lib.get_clusters(source.world)
+  )
+  measured = _Measured([], [], [], {})
+
+  def run(
+    lines: Iterator[_Line], galleries: Sequence[gallery_lib.Gallery]
+  ) -> None:
+    for line in lines:
+      started = time.monotonic()
+      done = [line.method(gallery) for gallery in galleries]
+      measured.lines.append(line)
+      measured.rows.append(_make_row(line, sources, done))
+      measured.trajectories[line.name] = done
+      secs = time.monotonic() - started
+      print(f'{title}: {line.name}: {secs:.1f} s', flush=True)
+
   galleries = [
     gallery_lib.Gallery(
       source.world,
@@ -101,124 +222,130 @@ def _measure_rows(
     )
     for source in sources
   ]
-  clusters = tuple(
-    c for source in sources for c in scores_lib.get_clusters(source.world)
-  )
-  rows: list[results_lib.Row] = []
-  for name, description, answer, is_reference, method in _make_methods(
-    config, embedder, sources
-  ):
-    started = time.monotonic()
-    row = _make_row(
-      name, description, answer, sources, [method(g) for g in galleries]
-    )
-    row['is_reference'] = is_reference
-    rows.append(row)
-    print(f'{name}: {time.monotonic() - started:.1f} s', flush=True)
-  told = [
-    hops_lib.compute_told_ranks(embedder, gallery, seed=config.seed)
-    for gallery in galleries
-  ]
-  recalls: list[results_lib.TeacherForced] = [
-    {
-      'name': 'Embedding model, told each hop',
-      'hops': scores_lib.compute_recalls(
-        np.concatenate(
-          [np.stack([r[h] for h in sorted(r)], axis=1) for r in told]
-        ),
-        clusters,
-      ),
-    }
-  ]
-  if router is None:
-    return rows, recalls, []
-  started = time.monotonic()
-  routed = [routing.make_gallery(router, source) for source in sources]
-  if router.has_gates:
-    description = (
-      f'at most {config.budget} decisions, by its gates; the instruction given'
-      ' once'
-    )
-    trajectories = [
-      routing.route(router, gallery, budget=config.budget) for gallery in routed
+  run(_list_baselines(config, embedder, sources), galleries)
+  if all(source.world.spec.prompt == 'precise' for source in sources):
+    told = [
+      hops_lib.compute_told_ranks(embedder, gallery, seed=config.seed)
+      for gallery in galleries
     ]
-  else:
-    description = (
-      f'{config.decisions} greedy decisions, the instruction given once'
+    ranks = [np.stack([r[h] for h in sorted(r)], axis=1) for r in told]
+    measured.recalls.append(
+      {
+        'name': 'Embedding model, told each hop',
+        'hops': scores_lib.compute_recalls(np.concatenate(ranks), clusters),
+      }
     )
-    trajectories = [
-      routing.select_greedily(router, gallery, steps=config.decisions)
-      for gallery in routed
+  for stage, router in routers.items():
+    galleries = [routing.make_gallery(router, source) for source in sources]
+    run(_list_routers(config, stage, router), galleries)
+    ranks = [
+      routing.compute_teacher_forced_ranks(router, gallery)
+      for gallery in galleries
     ]
-  rows.append(
-    _make_row(
-      ROUTER_ROW,
-      description,
-      'last' if router.has_gates else 'hops',
-      sources,
-      trajectories,
+    measured.recalls.append(
+      {
+        'name': name_router(stage),
+        'hops': scores_lib.compute_recalls(np.concatenate(ranks), clusters),
+      }
     )
-  )
-  if router.has_gates:
-    rows.append(
-      _make_row(
-        f'{ROUTER_ROW}, beam',
-        f'the most probable chain, found by a beam of {config.router_beam}',
-        'last',
-        sources,
-        [
-          routing.search_chains(
-            router, gallery, longest=config.longest, width=config.router_beam
-          )
-          for gallery in routed
-        ],
-      )
-    )
-  ranks = [
-    routing.compute_teacher_forced_ranks(router, gallery) for gallery in routed
-  ]
-  recalls.append(
-    {
-      'name': ROUTER_ROW,
-      'hops': scores_lib.compute_recalls(np.concatenate(ranks), clusters),
-    }
-  )
-  print(f'{ROUTER_ROW}: {time.monotonic() - started:.1f} s', flush=True)
-  return rows, recalls, trajectories
+  return measured
 
 
 def _make_row(
-  name: str,
-  description: str,
-  answer: scores_lib.Answer,
+  line: _Line,
   sources: Sequence[routing.GallerySource],
   trajectories: Sequence[list[scores_lib.Trajectory]],
 ) -> results_lib.Row:
-  outcomes = scores_lib.pool_outcomes(
-    [
-      scores_lib.compute_outcomes(source.world, done, answer=answer)
-      for source, done in zip(sources, trajectories, strict=True)
-    ]
-  )
+  pairs = list(zip(sources, trajectories, strict=True))
+  pooled = [
+    scores_lib.pool_outcomes(
+      [
+        scores_lib.compute_outcomes(source.world, done, answer=line.answer)
+        for source, done in pairs
+      ]
+    )
+  ]
+  if line.has_gates:
+    pooled.append(
+      scores_lib.pool_outcomes(
+        [
+          scores_lib.compute_counts(source.world, done)
+          for source, done in pairs
+        ]
+      )
+    )
+  metrics: dict[str, scores_lib.Interval] = {}
+  for outcomes in pooled:
+    metrics |= scores_lib.compute_metrics(outcomes)
   return {
-    'name': name,
-    'description': description,
-    'metrics': scores_lib.compute_metrics(outcomes),
+    'name': line.name,
+    'description': line.description,
+    'metrics': metrics,
+    'is_reference': line.is_reference,
   }
 
 
-def _read_curves(folder: str) -> list[results_lib.Curve]:
-  """Reads the curves of both phases of a training run."""
+def _make_result_rows(
+  config: ml_collections.ConfigDict,
+  measured: _Measured,
+  test_set: str,
+  queries: int,
+) -> list[experiments.ResultRow]:
+  """Makes the lines of results.jsonl."""
+  return [
+    {
+      'experiment': config.experiment,
+      'seed': config.seed,
+      'stage': line.stage,
+      'policy': line.policy,
+      'decoding': line.decoding,
+      'test_set': test_set,
+      'queries': queries,
+      'metrics': row['metrics'],
+      # Baselines know nothing of how a router was trained.
+      'settings': {} if line.stage == UNTRAINED else config.settings.to_dict(),
+      'machine': _describe_machine(),
+    }
+    for line, row in zip(measured.lines, measured.rows, strict=True)
+  ]
+
+
+def _read_curves(
+  folders: Mapping[str, str], stages: Mapping[str, str]
+) -> list[results_lib.Curve]:
+  """Reads the curves of every phase of training runs.
+
+  Args:
+    folders: by stage, a training run's folder or ''.
+    stages: what stages are called.
+  """
   curves: list[results_lib.Curve] = []
-  for phase in sft.PHASES if folder else ():
-    records = metrics_lib.read_rows(pathlib.Path(folder) / phase)
-    for name, key in (
-      (f'SFT, {phase}', 'loss'),
-      (f'SFT, {phase}, on the dev world', 'set_success'),
-    ):
-      if records:
-        curves.append({'name': name, 'records': records, 'keys': [key]})
+  for stage, folder in folders.items():
+    files = (
+      sorted(pathlib.Path(folder).glob('*/metrics.jsonl')) if folder else []
+    )
+    # A run's phases follow one another.
+    for file in sorted(files, key=os.path.getmtime):
+      records = metrics_lib.read_rows(file.parent)
+      name = stages[stage]
+      if file.parent.name != stage:
+        name += f', {file.parent.name}'
+      for title, key in (
+        (name, 'loss'),
+        (f'{name}, reward of rollouts', 'reward'),
+        (f'{name}, set success on the dev world', 'set_success'),
+        (f'{name}, success on the dev world', 'success'),
+      ):
+        if any(key in record for record in records):
+          curves.append({'name': title, 'records': records, 'keys': [key]})
   return curves
+
+
+def _describe_machine() -> str:
+  return (
+    f'{platform.machine()}, {os.cpu_count()} cores,'
+    f' {jax.default_backend()} x {jax.device_count()}'
+  )
 
 
 def _describe_run(
@@ -230,12 +357,12 @@ def _describe_run(
   return {
     'command': 'python -m vhop_jax.main ' + ' '.join(sys.argv[1:]),
     'seed': config.seed,
-    'machine': f'{platform.machine()}, {os.cpu_count()} cores,'
-    f' {jax.default_backend()} x {jax.device_count()}',
+    'machine': _describe_machine(),
     'python': platform.python_version(),
     'jax': jax.__version__,
     'embedding model': f'{config.embedder} {embedder.fingerprint[:12]}',
-    'router': config.router or 'none',
+    'routers': ', '.join(path for path in config.routers.values() if path)
+    or 'none',
     'worlds': ', '.join(
       f'{s.world.spec.name} ({len(s.world.images)} images,'
       f' {len(s.world.queries)} queries)'
@@ -245,48 +372,111 @@ def _describe_run(
   }
 
 
-def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Writes metrics.json, report.md and report.html into `workdir`."""
-  started = time.monotonic()
-  embedder = pretrained_lib.load_embedder(config.embedder)
-  router = None
-  if config.router:
-    router = pretrained_lib.load_router(config.router, embedder)
-  print('encoding the worlds ...', flush=True)
-  dev = [routing.load_gallery_source(config.dev, embedder)]
-  test = [routing.load_gallery_source(path, embedder) for path in config.test]
-  dev_rows, _, _ = _measure_rows(config, embedder, router, dev)
-  rows, recalls, trajectories = _measure_rows(config, embedder, router, test)
-  main_row = ROUTER_ROW if router else 'Single-shot'
+def find_test_sets(
+  test_sets: Sequence[tuple[str, str]],
+) -> dict[str, list[str]]:
+  """Returns the folders of each test set.
 
+  Args:
+    test_sets: names with patterns of folders.
+
+  Raises:
+    DataError: there is no such world.
+  """
+  found = {}
+  for name, pattern in test_sets:
+    found[name] = sorted(glob.glob(pattern))
+    if not found[name]:
+      names = os.path.basename(pattern)
+      out = os.path.dirname(pattern) or '.'
+      raise errors.DataError(
+        f'no world of the test set {name!r} matches {pattern}: build it with'
+        f" `vhop worlds build-splits --out={out} --names='{names}'`, or leave"
+        ' it out'
+      )
+  return found
+
+
+def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Writes metrics.json, results.jsonl and the report into `workdir`.
+
+  The first test set is what the report is about; of the others it has a table
+  each.
+
+  Raises:
+    UsageError: there is no test set, or a stage is unknown.
+    DataError: a world or router is missing or damaged.
+  """
+  started = time.monotonic()
+  unknown = set(config.routers) - set(experiments.STAGES)
+  if unknown:
+    raise errors.UsageError(
+      f'routers.{min(unknown)}: name a router by its stage,'
+      f' {", ".join(experiments.STAGES)}'
+    )
+  if not config.test_sets:
+    raise errors.UsageError('test_sets is empty: name one at least')
+  embedder = pretrained_lib.load_embedder(config.embedder)
+  routers = {
+    stage: pretrained_lib.load_router(config.routers[stage], embedder)
+    for stage in experiments.STAGES
+    if config.routers.get(stage)
+  }
+  folders = find_test_sets(config.test_sets)
+  main_set, *others = folders
+  print('encoding the worlds ...', flush=True)
+  tables: list[results_lib.Table] = []
+  result_rows: list[experiments.ResultRow] = []
+
+  def measure(
+    paths: Sequence[str], name: str
+  ) -> tuple[list[routing.GallerySource], _Measured]:
+    sources = [routing.load_gallery_source(path, embedder) for path in paths]
+    return sources, _measure(config, embedder, routers, sources, name)
+
+  _, of_dev = measure([config.dev], 'dev')
+  tables.append({'title': 'The dev world', 'rows': of_dev.rows})
+  test, measured = measure(folders[main_set], main_set)
+  for name in folders:
+    sources, found = test, measured
+    if name != main_set:
+      sources, found = measure(folders[name], name)
+      tables.append({'title': name, 'rows': found.rows})
+    count = sum(len(source.world.queries) for source in sources)
+    result_rows += _make_result_rows(config, found, name, count)
+  experiments.append_rows(
+    pathlib.Path(workdir) / experiments.FILE_NAME, result_rows
+  )
+
+  main_row = name_router([*routers][-1]) if routers else _BASELINE_ROW
   judges = [failures_lib.Judge(source.world) for source in test]
-  pairs = list(zip(judges, trajectories, strict=False))
   failures: results_lib.Failures | None = None
-  drawn = []
-  if pairs:
+  drawn: list[Any] = []
+  if routers:
+    pairs = list(zip(judges, measured.trajectories[main_row], strict=True))
     failures = cast(
       results_lib.Failures,
-      {'name': ROUTER_ROW, **failures_lib.compute_breakdown(pairs)},
+      {'name': main_row, **failures_lib.compute_breakdown(pairs)},
     )
     drawn = strips.choose_trajectories(
       pairs, right=config.right, wrong=config.wrong
     )
   pixels = {
     id(judge): world_lib.read_pixels(path)
-    for judge, path in zip(judges, config.test, strict=True)
+    for judge, path in zip(judges, folders[main_set], strict=True)
   }
   families = sorted({query.family for query in test[0].world.queries})
   results: results_lib.Results = {
     'title': config.title,
     'summary': report.compose_summary(
-      [source.world for source in test], rows, main_row
+      [source.world for source in test], measured.rows, main_row
     ),
-    'rows': rows,
+    'rows': measured.rows,
     'main_row': main_row,
-    'more_tables': [{'title': 'The dev world', 'rows': dev_rows}],
-    'teacher_forced': recalls,
+    'more_tables': tables,
+    'teacher_forced': measured.recalls,
     'failures': failures,
-    'curves': _read_curves(config.training),
+    'curves': _read_curves(config.training.to_dict(), experiments.STAGES),
     'run': _describe_run(config, embedder, test, time.monotonic() - started),
   }
   paths = report.write_report(
@@ -300,9 +490,49 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
       strips.make_trajectory_panel(judge, pixels[id(judge)], trajectory)
       for judge, trajectory in drawn
     ],
+    comparisons=_compare(
+      config, judges[0], pixels[id(judges[0])], measured, routers
+    ),
   )
-  print(report.format_table(rows))
-  print(report.format_recalls(recalls))
+  print(report.format_table(measured.rows))
+  for name in others:
+    print(f'\n{name}')
+    rows = next(table['rows'] for table in tables if table['title'] == name)
+    print(report.format_table(rows))
+  print(report.format_recalls(measured.recalls))
   if failures:
     print(report.format_failures(failures))
   print(f'the report: {paths.html}')
+
+
+def _compare(
+  config: ml_collections.ConfigDict,
+  judge: failures_lib.Judge,
+  pixels: np.ndarray,
+  measured: _Measured,
+  routers: Mapping[str, pretrained_lib.RouterModel],
+) -> list[strips.Panel]:
+  """Shows the same queries of the first world under all policies."""
+  names = ['Greedy', *(name_router(stage) for stage in routers)]
+  if len(names) < 2:
+    return []
+  done = [measured.trajectories[name][0] for name in names]
+  chosen = strips.choose_queries_for_comparison(
+    judge, done, count=config.comparisons
+  )
+  by_id = [{t.query_id: t for t in each} for each in done]
+  return [
+    strips.make_policies_panel(
+      judge,
+      pixels,
+      query,
+      [
+        (
+          name if name != 'Greedy' else f'Untrained, {name.lower()}',
+          each[query],
+        )
+        for name, each in zip(names, by_id, strict=True)
+      ],
+    )
+    for query in chosen
+  ]

@@ -1,9 +1,10 @@
-"""Writes the report as Markdown, its pictures beside it."""
+"""Writes reports as Markdown, their pictures beside them."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from vhop_jax.evaluate import charts
+from vhop_jax.evaluate.experiments import Section
 from vhop_jax.evaluate.failures import FAILURES
 from vhop_jax.evaluate.results import (
   GLOSSARY,
@@ -12,14 +13,23 @@ from vhop_jax.evaluate.results import (
   find_best,
   list_metrics,
 )
-from vhop_jax.evaluate.scores import METRICS, Interval
+from vhop_jax.evaluate.scores import (
+  COUNT_NUMBERS,
+  COUNTS,
+  METRICS,
+  Interval,
+)
 from vhop_jax.evaluate.strips import Panel
+
+COLUMNS = METRICS | COUNTS  # The heads of the tables.
+COMPARISONS = 'The same query under several policies'
 
 
 def make_markdown(
   results: Results,
   families: Sequence[Panel],
   trajectories: Sequence[Panel],
+  comparisons: Sequence[Panel],
   assets: Path,
 ) -> str:
   """Makes the Markdown text and writes the curves it shows.
@@ -28,6 +38,7 @@ def make_markdown(
     results: all numbers.
     families: panels of a few families.
     trajectories: panels of right and wrong trajectories.
+    comparisons: panels of one query under several policies.
     assets: folder `assets` beside the report; the panels are drawn there as
       `<name>.png`.
 
@@ -98,6 +109,7 @@ def make_markdown(
   for title, panels in (
     ('Trajectories that went wrong', wrongs),
     ('Trajectories that are right', rights),
+    (COMPARISONS, comparisons),
     ('What a family looks like', families),
   ):
     if panels:
@@ -124,6 +136,54 @@ def make_markdown(
   return '\n\n'.join(parts) + '\n'
 
 
+def make_experiments_markdown(
+  title: str,
+  summary: str,
+  sections: Sequence[Section],
+  pictures: Sequence[tuple[str, str]],
+  assets: Path,
+) -> str:
+  """Makes the Markdown text of a report on experiments.
+
+  Args:
+    title: one line.
+    summary: a sentence or two.
+    sections: tables and charts, top to bottom.
+    pictures: title and file name of each picture in `assets`.
+    assets: folder `assets` beside the report; the charts are written there.
+
+  Returns:
+    The text; pictures are named by relative paths.
+  """
+  parts = [f'# {title}', summary]
+  for section in sections:
+    parts += [f'## {section.title}', section.note]
+    for chart in section.charts:
+      name = f'{chart.name}.svg'
+      drawing = chart.draw(is_inline=False)
+      (assets / name).write_text(drawing, encoding='utf-8')
+      parts.append(f'![{chart.title}](assets/{name})')
+    if section.rows:
+      parts.append(
+        _join_rows(
+          section.rows,
+          section.list_columns(),
+          marks_best=section.marks_best,
+        )
+      )
+  if pictures:
+    parts.append(f'## {COMPARISONS}')
+    parts.extend(f'![{name}](assets/{file})' for name, file in pictures)
+  parts.append('## Words')
+  parts.append('\n'.join(f'- **{term}**: {text}' for term, text in GLOSSARY))
+  return '\n\n'.join(parts) + '\n'
+
+
+def get_scale(metric: str) -> int:
+  """Gives what a metric is multiplied by to be shown: shares are percent."""
+  return 1 if metric in COUNT_NUMBERS else 100
+
+
 def _write_curves(results: Results, assets: Path) -> list[str]:
   """Writes each curve as an SVG file and gives the lines that show them."""
   lines = []
@@ -139,20 +199,26 @@ def _write_curves(results: Results, assets: Path) -> list[str]:
 
 
 def _make_markdown_table(rows: list[Row]) -> str:
-  metrics = list_metrics(rows)
-  best = find_best(rows)
+  return _join_rows(rows, list_metrics(rows), marks_best=True)
+
+
+def _join_rows(
+  rows: Sequence[Row], metrics: Sequence[str], *, marks_best: bool
+) -> str:
+  best = find_best(list(rows))
   lines = []
   for row in rows:
     is_reference = row.get('is_reference', False)
     cells = [row['name'] + (' (reference)' if is_reference else '')]
     for metric in metrics:
       value = row['metrics'].get(metric)
-      cell = _format_long(value)
-      if value and not is_reference and value.mean == best[metric]:
+      cell = _format_long(value, get_scale(metric))
+      is_judged = marks_best and metric in METRICS and not is_reference
+      if value and is_judged and value.mean == best[metric]:
         cell = f'**{cell}**'
       cells.append(cell)
     lines.append(cells)
-  return _join_table(['', *(METRICS.get(m, m) for m in metrics)], lines)
+  return _join_table(['', *(COLUMNS.get(m, m) for m in metrics)], lines)
 
 
 def _join_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -163,8 +229,10 @@ def _join_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
   )
 
 
-def _format_long(value: Interval | None) -> str:
+def _format_long(value: Interval | None, scale: int = 100) -> str:
   if value is None:
     return '–'
-  mean, low, high = (100 * share for share in value)
+  mean, low, high = (scale * number for number in value)
+  if low == high:
+    return f'{mean:.1f}'
   return f'{mean:.1f} ({low:.1f}–{high:.1f})'

@@ -1,13 +1,17 @@
-"""Writes the report as one HTML page that needs nothing beside itself."""
+"""Writes reports as one HTML page that needs nothing beside itself."""
 
 import base64
 from collections.abc import Sequence
 import html
 from typing import Any
 
+import numpy as np
+
 from vhop_jax.evaluate import charts
+from vhop_jax.evaluate.experiments import Section
 from vhop_jax.evaluate.failures import FAILURES
 from vhop_jax.evaluate.figures import KIND_COLOURS, encode_jpeg
+from vhop_jax.evaluate.markdown import COLUMNS, COMPARISONS, get_scale
 from vhop_jax.evaluate.page_style import PAGE_STYLE
 from vhop_jax.evaluate.results import (
   GLOSSARY,
@@ -19,7 +23,7 @@ from vhop_jax.evaluate.results import (
   find_best,
   list_metrics,
 )
-from vhop_jax.evaluate.scores import METRICS, Interval
+from vhop_jax.evaluate.scores import COUNT_NUMBERS, METRICS, Interval
 from vhop_jax.evaluate.strips import KINDS, Frame, Panel, Strip
 
 # A second sign beside the colour, for whoever cannot tell the colours apart.
@@ -38,13 +42,15 @@ def make_page(
   *,
   families: Sequence[Panel],
   trajectories: Sequence[Panel],
+  comparisons: Sequence[Panel],
 ) -> str:
-  """Makes the whole page.
+  """Makes the whole page of an evaluation.
 
   Args:
     results: all numbers.
     families: panels of a few families.
     trajectories: panels of right and wrong trajectories.
+    comparisons: panels of one query under several policies.
 
   Returns:
     HTML with all pictures inline, without scripts and outside resources.
@@ -70,16 +76,61 @@ def make_page(
     _section('What went wrong', _make_failures(results['failures'])),
     _section('Trajectories that went wrong', _make_panels(wrongs, legend=True)),
     _section('Trajectories that are right', _make_panels(rights, legend=True)),
+    _section(COMPARISONS, _make_panels(comparisons, legend=True)),
     _section('What a family looks like', _make_panels(families, legend=False)),
     _section('Training', _make_curves(results)),
     _section('How this was made', _make_run(results['run'])),
     _section('Words', _make_glossary(results['rows'])),
   ]
+  return _wrap_page(results['title'], parts)
+
+
+def make_experiments_page(
+  title: str,
+  summary: str,
+  sections: Sequence[Section],
+  pictures: Sequence[tuple[str, np.ndarray]],
+) -> str:
+  """Makes the page of a report on experiments.
+
+  Args:
+    title: one line.
+    summary: a sentence or two.
+    sections: tables and charts, top to bottom.
+    pictures: title and pixels, uint8 [H, W, C], of each picture.
+
+  Returns:
+    HTML with all pictures inline, without scripts and outside resources.
+  """
+  parts = [
+    f'<header><h1>{_text(title)}</h1><p class="lead">{_text(summary)}</p>'
+    '</header>',
+    *(
+      _section(
+        section.title,
+        f'<p>{_text(section.note)}</p>',
+        _join_charts([c.draw(is_inline=True) for c in section.charts])
+        + _join_rows(
+          section.rows,
+          section.list_columns(),
+          marks_best=section.marks_best,
+        ),
+      )
+      for section in sections
+    ),
+    _section(COMPARISONS, ''.join(_make_picture(*p) for p in pictures)),
+    _section('Words', _make_glossary([])),
+  ]
+  return _wrap_page(title, parts)
+
+
+def _wrap_page(title: str, parts: Sequence[str]) -> str:
+  """Makes a page of its sections, leaving out those that are empty."""
   return (
     '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
     '<meta name="viewport" content="width=device-width,initial-scale=1">'
     '<meta name="color-scheme" content="light dark">'
-    f'<title>{_text(results["title"])}</title>'
+    f'<title>{_text(title)}</title>'
     f'<style>{PAGE_STYLE}{_make_kind_style()}</style></head>\n<body><main>'
     + '\n'.join(part for part in parts if part)
     + '</main></body></html>\n'
@@ -98,12 +149,13 @@ def _make_header(results: Results) -> str:
   for row in results['rows']:
     if row['name'] == results['main_row']:
       for metric, value in row['metrics'].items():
-        tiles.append((METRICS.get(metric, metric), value))
+        tiles.append((metric, value))
   drawn = ''.join(
-    f'<div class="tile"><span>{_text(name)}</span>'
-    f'<b>{100 * value.mean:.1f}<small> %</small></b>'
-    f'<span>{_range(value)}</span></div>'
-    for name, value in tiles
+    f'<div class="tile"><span>{_text(COLUMNS.get(metric, metric))}</span>'
+    f'<b>{get_scale(metric) * value.mean:.1f}<small>'
+    f'{"" if metric in COUNT_NUMBERS else " %"}</small></b>'
+    f'<span>{_range(value, get_scale(metric))}</span></div>'
+    for metric, value in tiles
   )
   return (
     f'<header><h1>{_text(results["title"])}</h1>'
@@ -129,15 +181,24 @@ def _make_charts(results: Results) -> str:
     for metric in _CHARTS
     if any(metric in row['metrics'] for row in rows)
   ]
-  return f'<div class="charts">{"".join(drawn)}</div>'
+  return _join_charts(drawn)
+
+
+def _join_charts(drawn: Sequence[str]) -> str:
+  return f'<div class="charts">{"".join(drawn)}</div>' if any(drawn) else ''
 
 
 def _make_table(rows: list[Row]) -> str:
+  return _join_rows(rows, list_metrics(rows), marks_best=True)
+
+
+def _join_rows(
+  rows: Sequence[Row], metrics: Sequence[str], *, marks_best: bool
+) -> str:
   if not rows:
     return ''
-  metrics = list_metrics(rows)
-  best = find_best(rows)
-  head = ''.join(f'<th>{_text(METRICS.get(m, m))}</th>' for m in metrics)
+  best = find_best(list(rows))
+  head = ''.join(f'<th>{_text(COLUMNS.get(m, m))}</th>' for m in metrics)
   body = []
   for row in rows:
     is_reference = row.get('is_reference', False)
@@ -145,9 +206,12 @@ def _make_table(rows: list[Row]) -> str:
     cells = ''.join(
       _cell(
         row['metrics'].get(metric),
-        is_best=not is_reference
+        is_best=marks_best
+        and not is_reference
+        and metric in METRICS
         and metric in row['metrics']
         and row['metrics'][metric].mean == best[metric],
+        scale=get_scale(metric),
       )
       for metric in metrics
     )
@@ -249,7 +313,7 @@ def _make_strip(strip: Strip) -> str:
 
 
 def _make_frame(frame: Frame) -> str:
-  data = base64.b64encode(encode_jpeg(frame.image)).decode()
+  data = _encode(frame.image)
   height, width, _ = frame.image.shape
   rejected = ' rejected' if frame.is_rejected else ''
   return (
@@ -258,20 +322,33 @@ def _make_frame(frame: Frame) -> str:
     f' {_text(frame.label)}</div>'
     f'<img loading="lazy" style="aspect-ratio:{width}/{height}"'
     f' alt="{_text(f"{KINDS[frame.kind]} {frame.image_id}")}"'
-    f' src="data:image/jpeg;base64,{data}">'
+    f' src="{data}">'
     f'<figcaption>{_text(frame.caption)}</figcaption></figure>'
   )
 
 
-def _make_curves(results: Results) -> str:
-  drawn = ''.join(
-    charts.draw_curve(
-      f'{curve["name"]}: {key}', curve['records'], key, is_inline=True
-    )
-    for curve in results.get('curves', [])
-    for key in curve['keys']
+def _make_picture(title: str, pixels: np.ndarray) -> str:
+  return (
+    f'<p><img loading="lazy" style="max-width:100%" alt="{_text(title)}"'
+    f' src="{_encode(pixels)}"></p>'
   )
-  return f'<div class="charts">{drawn}</div>' if drawn else ''
+
+
+def _encode(pixels: np.ndarray) -> str:
+  data = base64.b64encode(encode_jpeg(pixels)).decode()
+  return f'data:image/jpeg;base64,{data}'
+
+
+def _make_curves(results: Results) -> str:
+  return _join_charts(
+    [
+      charts.draw_curve(
+        f'{curve["name"]}: {key}', curve['records'], key, is_inline=True
+      )
+      for curve in results.get('curves', [])
+      for key in curve['keys']
+    ]
+  )
 
 
 def _make_run(run: dict[str, Any]) -> str:
@@ -305,17 +382,20 @@ def _table(head: str, body: str) -> str:
   )
 
 
-def _cell(value: Interval | None, *, is_best: bool) -> str:
+def _cell(value: Interval | None, *, is_best: bool, scale: int = 100) -> str:
   if value is None:
     return '<td>–</td>'
-  number = f'{100 * value.mean:.1f}'
+  number = f'{scale * value.mean:.1f}'
   if is_best:
     number = f'<b>{number}</b>'
-  return f'<td>{number}<small>{_range(value)}</small></td>'
+  return f'<td>{number}<small>{_range(value, scale)}</small></td>'
 
 
-def _range(value: Interval) -> str:
-  return f'{100 * value.low:.1f} – {100 * value.high:.1f}'
+def _range(value: Interval, scale: int) -> str:
+  """Words an interval; nothing where it is a single number."""
+  if value.low == value.high:
+    return ''
+  return f'{scale * value.low:.1f} – {scale * value.high:.1f}'
 
 
 def _text(value: object) -> str:

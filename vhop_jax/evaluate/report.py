@@ -1,15 +1,23 @@
-"""Writes an evaluation as metrics.json, report.md and report.html."""
+"""Writes evaluations and experiments as metrics.json, report.md and .html."""
 
 from collections.abc import Sequence
 import json
 import math
+import os
 from pathlib import Path
+import shutil
 from typing import Any, NamedTuple
 
+import numpy as np
+from PIL import Image
+
+from vhop_jax import errors
+from vhop_jax.evaluate import experiments, paper
+from vhop_jax.evaluate.experiments import ResultRow
 from vhop_jax.evaluate.failures import FAILURES
 from vhop_jax.evaluate.figures import draw_panel
-from vhop_jax.evaluate.markdown import make_markdown
-from vhop_jax.evaluate.page import make_page
+from vhop_jax.evaluate.markdown import make_experiments_markdown, make_markdown
+from vhop_jax.evaluate.page import make_experiments_page, make_page
 from vhop_jax.evaluate.results import (
   SCHEMA,
   Failures,
@@ -20,8 +28,13 @@ from vhop_jax.evaluate.results import (
   list_metrics,
 )
 from vhop_jax.evaluate.scores import METRICS, Interval
-from vhop_jax.evaluate.strips import Panel
+from vhop_jax.evaluate.strips import COMPARISON, Panel
+from vhop_jax.train import metrics as metrics_lib
 from vhop_jax.worlds.world import World
+
+EXPERIMENTS_TITLE = 'Experiments with VHOP-Router'
+EXPERIMENTS_SCHEMA = 'vhop_jax.experiments/1'
+_HOW_TO_MAKE = f'{experiments.COMMAND} makes them'
 
 _NAME_WIDTH = 24
 _TERMINAL_METRICS = 4
@@ -42,6 +55,7 @@ def write_report(
   *,
   families: Sequence[Panel] = (),
   trajectories: Sequence[Panel] = (),
+  comparisons: Sequence[Panel] = (),
 ) -> Paths:
   """Writes metrics.json, report.md with assets/, and report.html.
 
@@ -50,31 +64,185 @@ def write_report(
     out_dir: made if missing; an earlier report there is replaced.
     families: a few panels made by `strips.make_family_panel`.
     trajectories: panels made by `strips.make_trajectory_panel`.
+    comparisons: panels made by `strips.make_policies_panel`.
 
   Returns:
     The paths of the three files. The page stands on its own.
   """
-  out_dir = Path(out_dir)
+  assets = _clear_assets(out_dir)
+  write_panels((*families, *trajectories, *comparisons), assets)
+  return _write_files(
+    out_dir,
+    document=make_document(results, (*trajectories, *comparisons)),
+    markdown=make_markdown(
+      results, families, trajectories, comparisons, assets
+    ),
+    html=make_page(
+      results,
+      families=families,
+      trajectories=trajectories,
+      comparisons=comparisons,
+    ),
+  )
+
+
+def write_panels(panels: Sequence[Panel], folder: Path) -> None:
+  """Writes each panel as `<name>.png` into a folder, made if missing.
+
+  Those of several policies that lie in an experiment's folder are shown by
+  `write_experiments`.
+  """
+  folder.mkdir(parents=True, exist_ok=True)
+  for panel in panels:
+    draw_panel(panel).save(folder / f'{panel.name}.png')
+
+
+def write_experiments(folders: Sequence[Path], out_dir: Path) -> Paths:
+  """Writes one report on all experiments found in some folders.
+
+  Args:
+    folders: searched with everything below them for `results.jsonl`, for the
+      metrics files of training and for pictures of several policies.
+    out_dir: made if missing; an earlier report there is replaced. Nothing in
+      it is read.
+
+  Returns:
+    The paths of the three files. The page stands on its own.
+
+  Raises:
+    UsageError: there are no folders.
+    DataError: a folder is missing, no results were found, or a file of them
+      has a broken line.
+  """
+  if not folders:
+    raise errors.UsageError('no folder given: name those of the experiments')
+  for folder in folders:
+    if not folder.is_dir():
+      raise errors.DataError(f'{folder} is no folder: {_HOW_TO_MAKE}')
+  rows = experiments.read_rows(_find(folders, out_dir, experiments.FILE_NAME))
+  if not rows:
+    where = ', '.join(map(str, folders))
+    raise errors.DataError(
+      f'no results in {experiments.FILE_NAME} at or below {where}:'
+      f' {_HOW_TO_MAKE}'
+    )
+  files = _find(folders, out_dir, metrics_lib.FILE_NAME)
+  names = _name_runs([file.parent for file in files])
+  runs = {
+    name: metrics_lib.read_rows(file.parent)
+    for name, file in zip(names, files, strict=True)
+  }
+  sections = [
+    *paper.make_sections(experiments.summarise(rows)),
+    *experiments.make_curve_sections(runs),
+    *paper.make_paper_sections(),
+  ]
+  summary = _compose_experiments_summary(rows)
+  assets = _clear_assets(out_dir)
+  drawn = []
+  for number, file in enumerate(_find(folders, out_dir, f'{COMPARISON}_*.png')):
+    copy = assets / f'{number:02d}_{file.name}'
+    shutil.copyfile(file, copy)
+    drawn.append((f'{file.parent.name}: {file.stem}', copy))
+  return _write_files(
+    out_dir,
+    document={
+      'schema': EXPERIMENTS_SCHEMA,
+      'rows': _to_json(rows),
+      'tables': [
+        _to_json(
+          {
+            'title': s.title,
+            'note': s.note,
+            'columns': s.list_columns(),
+            'rows': s.rows,
+          }
+        )
+        for s in sections
+        if s.rows
+      ],
+    },
+    markdown=make_experiments_markdown(
+      EXPERIMENTS_TITLE,
+      summary,
+      sections,
+      [(title, copy.name) for title, copy in drawn],
+      assets,
+    ),
+    html=make_experiments_page(
+      EXPERIMENTS_TITLE,
+      summary,
+      sections,
+      [
+        (title, np.asarray(Image.open(copy).convert('RGB')))
+        for title, copy in drawn
+      ],
+    ),
+  )
+
+
+def _find(folders: Sequence[Path], out_dir: Path, pattern: str) -> list[Path]:
+  """Finds files at and below some folders, each once, none of the report's."""
+  found = {
+    path.resolve()
+    for folder in folders
+    for path in folder.rglob(pattern)
+    if not path.resolve().is_relative_to(out_dir.resolve())
+  }
+  return sorted(found)
+
+
+def _name_runs(folders: Sequence[Path]) -> list[str]:
+  """Names runs by those parts of their folders that are not all the same."""
+  paths = [folder.parts for folder in folders]
+  if len(paths) < 2:
+    return [folder.name for folder in folders]
+  start = len(os.path.commonprefix(paths))
+  end = len(os.path.commonprefix([path[start:][::-1] for path in paths]))
+  return [
+    '/'.join(path[start : len(path) - end]) or folder.name
+    for path, folder in zip(paths, folders, strict=True)
+  ]
+
+
+def _compose_experiments_summary(rows: Sequence[ResultRow]) -> str:
+  """Words what was measured."""
+  found = {
+    'Experiments': [row['experiment'] for row in rows],
+    'test sets': [row['test_set'] for row in rows],
+    'seeds': [str(row['seed']) for row in rows],
+  }
+  listed = '; '.join(
+    f'{noun}: {", ".join(dict.fromkeys(names))}'
+    for noun, names in found.items()
+  )
+  return (
+    f'{listed}. Shares are in percent. What is marked "{paper.LABEL}" was'
+    ' published by [VHOP] and was not measured here: it shows what is usual,'
+    ' and the two cannot be compared number by number.'
+  )
+
+
+def _clear_assets(out_dir: Path) -> Path:
+  """Makes the folder of a report's pictures and empties it."""
   assets = out_dir / 'assets'
   assets.mkdir(parents=True, exist_ok=True)
   for old in (*assets.glob('*.png'), *assets.glob('*.svg')):
     old.unlink()
+  return assets
+
+
+def _write_files(
+  out_dir: Path, *, document: dict[str, Any], markdown: str, html: str
+) -> Paths:
   paths = Paths(
     out_dir / 'metrics.json', out_dir / 'report.md', out_dir / 'report.html'
   )
-  document = make_document(results, trajectories)
   paths.metrics.write_text(
     json.dumps(document, indent=2, allow_nan=False) + '\n', encoding='utf-8'
   )
-  for panel in (*families, *trajectories):
-    draw_panel(panel).save(assets / f'{panel.name}.png')
-  paths.markdown.write_text(
-    make_markdown(results, families, trajectories, assets), encoding='utf-8'
-  )
-  paths.html.write_text(
-    make_page(results, families=families, trajectories=trajectories),
-    encoding='utf-8',
-  )
+  paths.markdown.write_text(markdown, encoding='utf-8')
+  paths.html.write_text(html, encoding='utf-8')
   return paths
 
 

@@ -191,7 +191,7 @@ def search_chains(
       router.module,
       router.params,
       prefix,
-      router.embedder.maker.decisions(),
+      router.embedder.maker.segment(),
       index,
       gallery.visual,
       gallery.embeddings,
@@ -236,7 +236,7 @@ def _roll_out(
       router.module,
       router.params,
       prefix,
-      router.embedder.maker.decisions(),
+      router.embedder.maker.segment(),
       index,
       gallery.visual,
       gallery.embeddings,
@@ -272,42 +272,58 @@ def make_trajectories(
 def compute_teacher_forced_ranks(
   router: pretrained_lib.RouterModel, gallery: gallery_lib.Gallery
 ) -> Int[ndarray, 'B T']:
-  """Ranks each gold image, the gold images before it being selected.
+  """Ranks the gold image of each hop, the gold images before it selected.
 
-  Candidates are all images but the query image and those selected.
+  Candidates are all images but the query image and those selected. Where
+  several chains go on from the same images, the best of theirs is ranked.
+
+  Returns:
+    Ranks from 1 on along each query's first chain; `scores.PAD` after its
+    last hop.
   """
   world = gallery.world
   prefix, index = make_prefix(router, world)
+  queries = world.queries
+  hops = max(scores_lib.count_hops(query) for query in queries)
+  # Chains shorter than the longest go on with their last image.
   chains = np.array(
-    [[world.index(i) for i in query.chains[0]] for query in world.queries]
+    [
+      [world.index(i) for i in (q.chains[0] + q.chains[0][-1:] * hops)[:hops]]
+      for q in queries
+    ]
   )
   scores = np.asarray(
     _score_chains(
       router.module,
       router.params,
       prefix,
-      router.embedder.maker.decisions(),
+      router.embedder.maker.segment(),
       gallery.visual[index],
       gallery.visual[chains[:, :-1]],
       gallery.embeddings,
     )
   )
-  ranks = []
-  for hop in range(chains.shape[1]):
-    candidates = np.ones(scores[:, hop].shape, bool)
-    excluded = np.concatenate([index[:, None], chains[:, :hop]], axis=1)
-    np.put_along_axis(candidates, excluded, False, axis=1)
-    ranks.append(
-      scores_lib.compute_ranks(scores[:, hop], chains[:, hop], candidates)
-    )
-  return np.stack(ranks, axis=1)
+  ranks = np.full((len(queries), hops), scores_lib.PAD)
+  for row, query in enumerate(queries):
+    chain = query.chains[0]
+    for hop in range(len(chain)):
+      golds = [
+        world.index(other[hop])
+        for other in query.chains
+        if other[:hop] == chain[:hop]
+      ]
+      candidates = np.ones(len(world.images), bool)
+      candidates[[index[row], *chains[row, :hop], *golds]] = False
+      best = scores[row, hop, golds].max()
+      ranks[row, hop] = 1 + np.sum(scores[row, hop][candidates] > best)
+  return ranks
 
 
 def _score_chains_eager(
   module: router_lib.Router,
   params: Params,
   prefix: sequence_lib.Sequence,
-  decisions: sequence_lib.Sequence,
+  segment: sequence_lib.Sequence,
   query_visual: jax.Array,
   selected_visual: jax.Array,
   embeddings: jax.Array,
@@ -316,9 +332,11 @@ def _score_chains_eager(
   states = module.apply(
     variables,
     prefix,
-    decisions,
+    segment,
     query_visual,
-    jnp.full(selected_visual.shape[:2], action_lib.SELECT),
+    jnp.broadcast_to(
+      1 + jnp.arange(selected_visual.shape[1])[None], selected_visual.shape[:2]
+    ),
     selected_visual,
     method='encode_states',
   )
@@ -366,8 +384,8 @@ def measure(
     **gated,
     'set_success': float(np.mean(outcomes.values['set_success'])),
     **{
-      f'hop{hop + 1}_r{k}': float(np.mean(ranks[:, hop] <= k))
-      for hop in range(ranks.shape[1])
+      f'hop{hop + 1}_r{k}': float(np.mean(found[found != scores_lib.PAD] <= k))
+      for hop, found in enumerate(ranks.T)
       for k in (1, 2)
     },
   }

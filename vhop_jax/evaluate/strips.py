@@ -15,10 +15,16 @@ from vhop_jax.evaluate.failures import Judge
 from vhop_jax.evaluate.scores import (
   BACKTRACKED,
   SELECTED,
+  STOP,
   Trajectory,
+  is_answer_in_stack,
   is_chain_exact,
+  is_success,
 )
 from vhop_jax.worlds.world import Query
+
+# The panels of several policies have names that begin so.
+COMPARISON = 'comparison'
 
 # Kinds of frames.
 QUERY = 'query'
@@ -171,12 +177,7 @@ def make_trajectory_panel(
     The panel; its verdict is `right` if a valid answer is in the stack.
   """
   query = judge.queries[trajectory.query_id]
-  frames = [
-    _make_query_frame(judge, pixels, query),
-    *(_make_decision_frames if trajectory.decisions else _make_stack_frames)(
-      judge, pixels, trajectory
-    ),
-  ]
+  frames = _make_trajectory_frames(judge, pixels, trajectory)
   is_right = not failures.is_failed(query, trajectory)
   title = f'{judge.world.spec.name} · {query.id} · '
   failure = judge.find_failure(trajectory)
@@ -186,7 +187,7 @@ def make_trajectory_panel(
     title += f'answer found after a mistake at hop {failure[1]}'
   else:
     title += f'{failures.FAILURES[failure[0]]} at hop {failure[1]}'
-  strips = [Strip('Selected', tuple(frames))]
+  strips = [Strip('Selected', frames)]
   if failure is not None:
     strips.extend(
       Strip('Gold chain', make_chain_frames(judge, pixels, query, chain))
@@ -198,6 +199,126 @@ def make_trajectory_panel(
     text=query.instruction,
     strips=tuple(strips),
     verdict='right' if is_right else 'wrong',
+  )
+
+
+def make_policies_panel(
+  judge: Judge,
+  pixels: np.ndarray,
+  query_id: str,
+  policies: Sequence[tuple[str, Trajectory]],
+) -> Panel:
+  """Shows what several policies did for the same query, as [VHOP, Figure 14].
+
+  Args:
+    judge: of the world.
+    pixels: uint8 [N, H, W, C], in the order of the world's images.
+    query_id: of the query.
+    policies: name and trajectory of each, top to bottom.
+
+  Returns:
+    A strip for each policy and one for each valid chain. Images that a policy
+    came back from have dashed frames, gold images green ones; below each
+    image stand the gates' probabilities, where there are gates.
+
+  Raises:
+    ValueError: a trajectory belongs to another query.
+  """
+  query = judge.queries[query_id]
+  strips = []
+  for name, trajectory in policies:
+    if trajectory.query_id != query_id:
+      raise ValueError(f'{name}: of {trajectory.query_id}, not of {query_id}')
+    frames = _make_trajectory_frames(judge, pixels, trajectory)
+    strips.append(Strip(f'{name}: {describe_end(query, trajectory)}', frames))
+  strips.extend(
+    Strip('Gold chain', make_chain_frames(judge, pixels, query, chain))
+    for chain in query.chains
+  )
+  return Panel(
+    name=f'{COMPARISON}_{judge.world.spec.name}_{query_id}',
+    title=f'{judge.world.spec.name} · {query_id}',
+    text=query.instruction,
+    strips=tuple(strips),
+  )
+
+
+def describe_end(query: Query, trajectory: Trajectory) -> str:
+  """Words how a trajectory ended."""
+  if not _has_gates(trajectory):
+    images = _count(len(trajectory.selected), 'image')
+    if is_answer_in_stack(query, trajectory):
+      return f'{images}, the answer among them'
+    return f'{images}, not the answer'
+  if trajectory.ended != STOP:
+    text = 'out of budget'
+  elif is_success(query, trajectory):
+    text = 'stopped on the answer'
+  else:
+    text = 'stopped on a wrong image'
+  if not trajectory.decisions:
+    return text
+  text += f' after {_count(len(trajectory.decisions), "decision")}'
+  backtracks = sum(d.kind == BACKTRACKED for d in trajectory.decisions)
+  return text + f', {_count(backtracks, "backtrack")}' * (backtracks > 0)
+
+
+def choose_queries_for_comparison(
+  judge: Judge, policies: Sequence[Sequence[Trajectory]], *, count: int
+) -> list[str]:
+  """Chooses queries to draw under several policies, by rule, not by looks.
+
+  Only queries at which some policies are right and others are not say how
+  the policies differ. Of these, in the order of the world, some are taken at
+  even distances. A policy with gates is right if it stopped on a valid
+  answer, another one if a valid answer is among its images.
+
+  Args:
+    judge: of the world.
+    policies: of each policy its trajectories on all queries, in any order.
+    count: how many queries, or as many as there are.
+
+  Returns:
+    Their ids, in the order of the world.
+  """
+  right = [
+    {t.query_id for t in trajectories if _is_right(judge, t)}
+    for trajectories in policies
+  ]
+  differing = [
+    query_id
+    for query_id in judge.queries
+    if len({query_id in ids for ids in right}) > 1
+  ]
+  count = min(count, len(differing))
+  return [differing[i * len(differing) // count] for i in range(count)]
+
+
+def _has_gates(trajectory: Trajectory) -> bool:
+  """Tells whether it could stop by itself."""
+  return bool(trajectory.decisions) or trajectory.ended == STOP
+
+
+def _is_right(judge: Judge, trajectory: Trajectory) -> bool:
+  query = judge.queries[trajectory.query_id]
+  if _has_gates(trajectory):
+    return is_success(query, trajectory)
+  return is_answer_in_stack(query, trajectory)
+
+
+def _count(number: int, noun: str) -> str:
+  return f'{number} {noun}' if number == 1 else f'{number} {noun}s'
+
+
+def _make_trajectory_frames(
+  judge: Judge, pixels: np.ndarray, trajectory: Trajectory
+) -> tuple[Frame, ...]:
+  """Shows the query image and all that was selected."""
+  query = judge.queries[trajectory.query_id]
+  make = _make_decision_frames if trajectory.decisions else _make_stack_frames
+  return (
+    _make_query_frame(judge, pixels, query),
+    *make(judge, pixels, trajectory),
   )
 
 
@@ -220,18 +341,26 @@ def _make_decision_frames(
 ) -> list[Frame]:
   """Shows each selection of a router with gates, also those it took back.
 
-  Below each image stand the gates' probabilities once it was seen.
+  Below each image stand the gates' probabilities once it was seen; below one
+  that it came back from also those when it was back at the image before.
   """
   query = judge.queries[trajectory.query_id]
   frames: list[Frame] = []
   stack: list[str] = []
   places: list[int] = []  # Of the stack's images in `frames`.
   decisions = trajectory.decisions
+  gates = [f'stop {d.p_stop:.2f}, back {d.p_backtrack:.2f}' for d in decisions]
   for t, decision in enumerate(decisions):
+    is_last = t + 1 == len(decisions)
     if decision.kind == BACKTRACKED:
       stack.pop()
       place = places.pop()
-      frames[place] = dataclasses.replace(frames[place], is_rejected=True)
+      frame = dataclasses.replace(frames[place], is_rejected=True)
+      # On an empty stack neither gate is asked.
+      if stack and not is_last:
+        caption = f'{frame.caption} (Then: {gates[t + 1]})'
+        frame = dataclasses.replace(frame, caption=caption)
+      frames[place] = frame
     if decision.kind != SELECTED:
       continue
     assert decision.image is not None
@@ -242,10 +371,9 @@ def _make_decision_frames(
     )[-1]
     label = f'{t + 1} · {decision.score:.2f}'
     frame = _make_step_frame(judge, pixels, query, step, label)
-    if t + 1 < len(decisions):
-      gates = decisions[t + 1]
-      text = f'stop {gates.p_stop:.2f}, back {gates.p_backtrack:.2f}'
-      frame = dataclasses.replace(frame, caption=f'{frame.caption} ({text})')
+    if not is_last:
+      caption = f'{frame.caption} ({gates[t + 1]})'
+      frame = dataclasses.replace(frame, caption=caption)
     frames.append(frame)
   return frames
 

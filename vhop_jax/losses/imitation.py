@@ -28,58 +28,44 @@ class Targets:
     mask: whether a state has a label.
     positive_mask: where `kind` is SELECT, the images that are right.
     competitor_mask: the images that the loss pushes away from there.
-    candidate_mask: the images that may be selected.
-    depth: images on the stack.
   """
 
   kind: Int[Array, 'B T']
   mask: Bool[Array, 'B T']
   positive_mask: Bool[Array, 'B T C']
   competitor_mask: Bool[Array, 'B T C']
-  candidate_mask: Bool[Array, 'B T C']
-  depth: Int[Array, 'B T']
 
 
 def make_targets(
-  chain: Int[Array, 'B hops'],
-  query_candidate: Int[Array, 'B'],
+  states: state_lib.State,
+  chains: expert_lib.Chains,
   equal_mask: Bool[Array, 'B hops C'],
-  candidate_mask: Bool[Array, 'C'],
-  action: Int[Array, 'B T'],
   *,
   equals: str,
   forgets: bool,
 ) -> Targets:
-  """Labels the states of trajectories that follow one chain.
+  """Labels the states of trajectories.
 
   Args:
-    chain: candidate index of the gold image of each hop.
-    query_candidate: candidate index of the query image.
+    states: as `env.state.replay` gives, over C candidates.
+    chains: the valid chains, as candidate indices.
     equal_mask: True at images that fit the hop as well as the gold one.
-    candidate_mask: True at candidates that are no padding.
-    action: what was decided, numbered as in `env.action` over C candidates.
     equals: one of `EQUALS`: what `equal_mask` becomes.
     forgets: as in `env.state.step`.
   """
-  b, hops = chain.shape
-  t, count = action.shape[1], len(candidate_mask)
-  start = state_lib.start(
-    query_candidate, num_images=count, budget=t, gallery_mask=candidate_mask
-  )
-  states = state_lib.replay(start, action, forgets=forgets)
+  b, t = states.depth.shape
+  hops, count = equal_mask.shape[1:]
   flat = jax.tree.map(lambda x: x.reshape(b * t, *x.shape[2:]), states)
-  repeated = jnp.repeat(chain, t, axis=0)[:, None]
-  label = expert_lib.label(
-    flat,
-    expert_lib.Chains(
-      images=repeated, length=jnp.full(repeated.shape[:2], hops)
-    ),
-    forgets=forgets,
+  repeated: expert_lib.Chains = jax.tree.map(
+    lambda x: jnp.repeat(x, t, axis=0), chains
   )
+  label = expert_lib.label(flat, repeated, forgets=forgets)
   candidates = state_lib.make_candidate_mask(flat)
-  hop = jnp.minimum(flat.depth.reshape(b, t), hops - 1)
+  hop = jnp.minimum(states.depth, hops - 1)
   equal = jnp.take_along_axis(equal_mask, hop[:, :, None], axis=1)
   equal = equal.reshape(b * t, count) & candidates
+  # With several chains an image may be the gold one of another.
+  equal &= ~label.select_mask
   positives, competitors = label.select_mask, candidates
   if equals == 'ignored':
     competitors &= ~equal
@@ -91,8 +77,6 @@ def make_targets(
     mask=label.mask.reshape(b, t),
     positive_mask=positives.reshape(b, t, count),
     competitor_mask=competitors.reshape(b, t, count),
-    candidate_mask=candidates.reshape(b, t, count),
-    depth=flat.depth.reshape(b, t),
   )
 
 
@@ -135,6 +119,7 @@ def compute_select_loss(
 def compute_gate_loss(
   stop: Float[Array, 'B T'],
   backtrack: Float[Array, 'B T'],
+  depth: Int[Array, 'B T'],
   targets: Targets,
 ) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
   """Returns the gates' cross-entropies, open and closed states weighing alike.
@@ -146,13 +131,14 @@ def compute_gate_loss(
   Args:
     stop: logits.
     backtrack: logits.
+    depth: images on the stack.
     targets: the labels.
 
   Returns:
     The sum of both gates' losses, and for each gate the share of open and of
     closed states that it gets right.
   """
-  legal = targets.mask & (targets.depth > 0)
+  legal = targets.mask & (depth > 0)
   total = jnp.zeros(())
   named = {}
   for name, logits, is_open, mask in (
@@ -173,7 +159,10 @@ def compute_gate_loss(
 
 
 def compute_recalls(
-  cosines: Float[Array, 'B T C'], targets: Targets, hops: int
+  cosines: Float[Array, 'B T C'],
+  depth: Int[Array, 'B T'],
+  targets: Targets,
+  hops: int,
 ) -> dict[str, Float[Array, '']]:
   """Returns for each hop the share of states whose best candidate is right."""
   count = cosines.shape[2]
@@ -186,7 +175,7 @@ def compute_recalls(
   is_select = targets.mask & (targets.kind == action_lib.SELECT)
   return {
     f'hop{hop + 1}_r1': _mean(
-      hit[:, :, 0].astype(jnp.float32), is_select & (targets.depth == hop)
+      hit[:, :, 0].astype(jnp.float32), is_select & (depth == hop)
     )
     for hop in range(hops)
   }

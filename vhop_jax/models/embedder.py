@@ -74,6 +74,7 @@ class TextEncoder(nn.Module):
     sequence: sequence_lib.Sequence,
     visual: Float[Array, 'B P D'] | None,
     cache: decoder_lib.Cache | None = None,
+    shift: Float[Array, 'B S D'] | None = None,
   ) -> tuple[Float[Array, 'B S D'], decoder_lib.Cache | None]:
     """Reads a batch of sequences.
 
@@ -82,6 +83,7 @@ class TextEncoder(nn.Module):
       visual: the visual tokens of each row, one after the other; None for
         pure texts.
       cache: what was read before, for incremental reading.
+      shift: added to what the decoder reads at each slot.
 
     Returns:
       The hidden states after the final norm, and the new cache.
@@ -91,6 +93,8 @@ class TextEncoder(nn.Module):
       is_visual = sequence.visual_index >= 0
       index = jnp.maximum(sequence.visual_index, 0)
       x = jnp.where(is_visual[:, :, None], take_rows(visual, index), x)
+    if shift is not None:
+      x += shift
     positions = jnp.moveaxis(sequence.positions, 1, 0)
     return self.decoder(x, positions, sequence.mask, cache=cache)
 

@@ -141,7 +141,7 @@ class RouterModel:
 
   Attributes:
     module: the Linen module.
-    params: its parameters: `state`, `gallery`, `select`, `stop`, `backtrack`.
+    params: its parameters: of both sides, the heads and the depth.
     embedder: the embedding model it was made from; its tower is the router's.
     inverse_temperature: 1 / tau at the start of training.
     has_gates: whether the gates were trained; else it can only select.
@@ -180,7 +180,9 @@ def make_router(
   def init(rng: jax.Array) -> Params:
     rng_stop, rng_backtrack = jax.random.split(rng)
     gate = router_lib.GateHead(module.gate_size)
+    depth = jnp.zeros(1, jnp.int32)
     return {
+      'depth': router_lib.DepthEmbedding(config.hidden_size).init(rng, depth),
       'select': router_lib.SelectHead(inverse_temperature).init(rng, state),
       'stop': gate.init(rng_stop, state, evidence),
       'backtrack': gate.init(rng_backtrack, state, evidence),

@@ -2,7 +2,11 @@
 
 The context of the policy is one sequence,
 
-    [instruction][query image] <s>   [image] <s>   <back> <s> ...
+    [instruction][query image] <s>   [image] <s>   [image] <s> ...
+
+and each decision adds the image that is on top of the stack after it: Select
+the selected one, Backtrack once more the one below. The state token is told the
+depth of the stack by an embedding of its own, zero before training.
 
 and the hidden state at each <s> is the state s_t. `encode_states` reads a
 whole trajectory in one parallel pass; `start` and `advance` read the same
@@ -23,8 +27,8 @@ from vhop_jax.models import sequence as sequence_lib
 from vhop_jax.typing import Array, Bool, Float, Int, typed
 
 EVIDENCE_IMAGES = 8  # Best candidates that the gates are told about.
-EVIDENCE_DEPTHS = 8  # Depths that the gates tell apart.
-EVIDENCE_SIZE = 2 * EVIDENCE_IMAGES + EVIDENCE_DEPTHS + 1
+MAX_DEPTH = 8  # Greater depths are taken for this one.
+EVIDENCE_SIZE = 2 * EVIDENCE_IMAGES + MAX_DEPTH + 4
 
 _MAX_LOG_SCALE = 4.6  # ln 100, CLIP's bound on the inverse temperature.
 _CLOSED_LOGIT = -4.0  # A gate's logit at the start: p = 0.02.
@@ -54,11 +58,6 @@ def find_next_position(
 ) -> Int[Array, 'B']:
   """Returns the position that follows each row's tokens."""
   return jnp.max(jnp.where(mask[:, None], positions, -1), axis=(1, 2)) + 1
-
-
-def _find_steps(decisions: sequence_lib.Sequence) -> Int[Array, '3']:
-  """Returns by how much a decision of each kind moves the position on."""
-  return find_next_position(decisions.positions, decisions.mask)
 
 
 def _init_identity(
@@ -114,6 +113,29 @@ class SelectHead(nn.Module):
     return queries, compute_scale(log_scale)
 
 
+class DepthEmbedding(nn.Module):
+  """Tells a state token how many images are on the stack."""
+
+  size: int
+
+  @nn.compact
+  @typed
+  def __call__(self, depth: Int[Array, '*B']) -> Float[Array, '*B D']:
+    """Returns what is added to the token; nothing at depth 0."""
+    table = self.param(
+      'table',
+      nn.with_logical_partitioning(
+        nn.initializers.zeros_init(), (None, 'embed')
+      ),
+      (MAX_DEPTH, self.size),
+      jnp.float32,
+    )
+    index = jnp.clip(depth, 1, MAX_DEPTH) - 1
+    return jnp.where(
+      (depth > 0)[..., None], jnp.take(table, index, axis=0), 0.0
+    )
+
+
 class GateHead(nn.Module):
   """Turns a state and the evidence of its candidates into a gate's logit.
 
@@ -143,11 +165,12 @@ def compute_evidence(
   inverse_temperature: Float[Array, ''],
   depth: Int[Array, '*B'],
   decisions_left: Int[Array, '*B'],
+  choice: Float[Array, '*B 2'],
 ) -> Float[Array, '*B E']:
   """Says what a gate should know of the candidates.
 
-  Without it a gate cannot tell that no image goes on from here. No gradient
-  flows through it.
+  Without it a gate cannot tell that no image goes on from here, nor whether
+  there is a better one to come back to. No gradient flows through it.
 
   Args:
     cosines: of each state with the gallery.
@@ -155,12 +178,16 @@ def compute_evidence(
     inverse_temperature: of the selection.
     depth: images on the stack.
     decisions_left: of the budget.
+    choice: cosines of the image on top of the stack and of its best rival when
+      it was selected; nothing is read of it at depth 0.
 
   Returns:
     The best cosines, their margins to the best, the entropy of the selection,
-    the depth as a one-hot vector, and the decisions left.
+    the depth as a one-hot vector, the decisions left, and of the choice both
+    cosines and their margin.
   """
-  cosines = jax.lax.stop_gradient(cosines)
+  cosines, choice = jax.lax.stop_gradient((cosines, choice))
+  choice = jnp.where((depth > 0)[..., None], choice, 0.0)
   logits = jnp.where(
     candidate_mask,
     jax.lax.stop_gradient(inverse_temperature) * cosines,
@@ -182,11 +209,30 @@ def compute_evidence(
       best / _COSINE_UNIT,
       (best[..., :1] - best[..., 1:]) / _COSINE_UNIT,
       entropy[..., None],
-      jax.nn.one_hot(jnp.minimum(depth, EVIDENCE_DEPTHS - 1), EVIDENCE_DEPTHS),
+      jax.nn.one_hot(jnp.minimum(depth, MAX_DEPTH - 1), MAX_DEPTH),
       decisions_left[..., None] / _DECISIONS_UNIT,
+      choice / _COSINE_UNIT,
+      (choice[..., :1] - choice[..., 1:]) / _COSINE_UNIT,
     ],
     axis=-1,
   )
+
+
+def compute_choice(
+  cosines: Float[Array, '*B N'],
+  rivals: Bool[Array, '*B N'],
+  image: Int[Array, '*B'],
+) -> Float[Array, '*B 2']:
+  """Returns the cosines of a selected image and of its best rival.
+
+  Args:
+    cosines: of the state that selects it with the gallery.
+    rivals: what else could have been selected; maybe nothing.
+    image: the selected one.
+  """
+  chosen = jnp.take_along_axis(cosines, image[..., None], axis=-1)
+  best = jnp.max(jnp.where(rivals, cosines, -1.0), axis=-1, keepdims=True)
+  return jnp.concatenate([chosen, best], axis=-1)
 
 
 class Router(nn.Module):
@@ -211,6 +257,7 @@ class Router(nn.Module):
     self.state = embedder_lib.TextEncoder(self.config)
     self.gallery = embedder_lib.TextEncoder(self.config)
     self.select = SelectHead(self.inverse_temperature)
+    self.depth = DepthEmbedding(self.config.hidden_size)
     self.stop = GateHead(self.gate_size)
     self.backtrack = GateHead(self.gate_size)
 
@@ -235,49 +282,58 @@ class Router(nn.Module):
   def encode_states(
     self,
     prefix: sequence_lib.Sequence,
-    decisions: sequence_lib.Sequence,
+    segment: sequence_lib.Sequence,
     query_visual: Float[Array, 'B M D'],
-    kinds: Int[Array, 'B T'],
-    selected_visual: Float[Array, 'B T M D'],
+    depth: Int[Array, 'B T'],
+    top_visual: Float[Array, 'B T M D'],
   ) -> Float[Array, 'B T+1 D']:
     """Returns the states of whole trajectories by one parallel pass.
 
     Args:
       prefix: instruction and query image, right-padded.
-      decisions: the layout of each kind, [3, M + 1].
+      segment: the layout of one decision, [1, M + 1].
       query_visual: visual tokens of the query images.
-      kinds: of the decisions; the state after Stop has no meaning.
-      selected_visual: visual tokens of the images selected; anything at
-        decisions of another kind.
+      depth: images on the stack after each decision.
+      top_visual: visual tokens of the topmost, or of the query image.
     """
-    b, t, m, d = selected_visual.shape
-    length, size = prefix.tokens.shape[1], decisions.tokens.shape[1]
-    tail: sequence_lib.Sequence = jax.tree.map(
-      lambda x: jnp.asarray(x)[kinds], decisions
-    )
-    steps = _find_steps(decisions)[kinds]
+    b, t, m, d = top_visual.shape
+    length, size = prefix.tokens.shape[1], segment.tokens.shape[1]
     first = find_next_position(prefix.positions, prefix.mask)
-    starts = first[:, None] + jnp.cumsum(steps, axis=1) - steps
-    offsets = m * (1 + jnp.arange(t))[None, :, None]
-    index = tail.visual_index
-    tail = dataclasses.replace(
-      tail,
-      positions=jnp.moveaxis(
-        tail.positions + starts[:, :, None, None], 2, 1
-      ).reshape(b, 3, t * size),
-      visual_index=jnp.where(index >= 0, index + offsets, index),
+    step = find_next_position(segment.positions, segment.mask)[0]
+    starts = first[:, None] + step * jnp.arange(t)[None]
+    positions = (
+      starts[:, None, :, None] + jnp.asarray(segment.positions)[:, :, None, :]
+    )
+    offsets = m * (1 + jnp.arange(t))[:, None]
+    index = jnp.asarray(segment.visual_index)
+    index = jnp.where(index >= 0, index + offsets, index).reshape(-1)
+
+    def tile(x: Array) -> Array:
+      return jnp.broadcast_to(
+        jnp.tile(jnp.asarray(x)[0], t)[None], (b, t * size)
+      )
+
+    tail = sequence_lib.Sequence(
+      tokens=tile(segment.tokens),
+      positions=positions.reshape(b, 3, t * size),
+      mask=tile(segment.mask),
+      visual_index=jnp.broadcast_to(index[None], (b, t * size)),
     )
     sequence: sequence_lib.Sequence = jax.tree.map(
-      lambda x, y: jnp.concatenate(
-        [x, y.reshape(*x.shape[:-1], t * size)], axis=-1
-      ),
-      prefix,
-      tail,
+      lambda x, y: jnp.concatenate([x, y], axis=-1), prefix, tail
     )
     visual = jnp.concatenate(
-      [query_visual, selected_visual.reshape(b, t * m, d)], axis=1
+      [query_visual, top_visual.reshape(b, t * m, d)], axis=1
     )
-    hidden, _ = self.state(sequence, visual)
+    shift = (
+      jnp.zeros((b, t, size, d))
+      .at[:, :, -1]
+      .set(self.depth(jnp.asarray(depth)))
+    )
+    shift = jnp.pad(
+      shift.reshape(b, t * size, d), ((0, 0), (length, 0), (0, 0))
+    )
+    hidden, _ = self.state(sequence, visual, shift=shift)
     ends = length + size * (1 + jnp.arange(t)) - 1
     places = jnp.concatenate(
       [
@@ -291,19 +347,22 @@ class Router(nn.Module):
   def start(
     self,
     prefix: sequence_lib.Sequence,
+    segment: sequence_lib.Sequence,
     query_visual: Float[Array, 'B M D'],
     *,
-    max_length: int,
+    budget: int,
   ) -> Context:
     """Reads instruction and query image.
 
     Args:
       prefix: right-padded.
+      segment: the layout of one decision, [1, M + 1].
       query_visual: visual tokens of the query images.
-      max_length: slots of the cache: the prefix and all later segments.
+      budget: decisions that the cache has room for.
     """
+    rows, length = prefix.tokens.shape
     cache = decoder_lib.make_cache(
-      self.config, prefix.tokens.shape[0], max_length
+      self.config, rows, length + budget * segment.tokens.shape[1]
     )
     hidden, filled = self.state(prefix, query_visual, cache)
     assert filled is not None
@@ -317,45 +376,44 @@ class Router(nn.Module):
   def advance(
     self,
     context: Context,
-    decisions: sequence_lib.Sequence,
-    kind: Int[Array, 'B'],
+    segment: sequence_lib.Sequence,
+    depth: Int[Array, 'B'],
     visual: Float[Array, 'B M D'],
   ) -> Context:
     """Reads one decision.
 
     Args:
       context: what was read before.
-      decisions: the layout of each kind, [3, M + 1].
-      kind: of each row's decision; after Stop the state has no meaning.
-      visual: visual tokens of the selected images.
+      segment: the layout of one decision, [1, M + 1].
+      depth: images on the stack after the decision.
+      visual: visual tokens of the topmost, or of the query image.
     """
-    rows: sequence_lib.Sequence = jax.tree.map(
-      lambda x: jnp.asarray(x)[kind], decisions
-    )
+    rows = embedder_lib.repeat_rows(segment, visual.shape[0])
     rows = dataclasses.replace(
       rows, positions=rows.positions + context.position[:, None, None]
     )
-    hidden, cache = self.state(rows, visual, context.cache)
+    shift = jnp.zeros((*rows.tokens.shape, visual.shape[-1]))
+    shift = shift.at[:, -1].set(self.depth(jnp.asarray(depth)))
+    hidden, cache = self.state(rows, visual, context.cache, shift)
     assert cache is not None
+    step = find_next_position(segment.positions, segment.mask)[0]
     return Context(
-      state=hidden[:, -1],
-      cache=cache,
-      position=context.position + _find_steps(decisions)[kind],
+      state=hidden[:, -1], cache=cache, position=context.position + step
     )
 
   def __call__(
     self,
     prefix: sequence_lib.Sequence,
-    decisions: sequence_lib.Sequence,
+    segment: sequence_lib.Sequence,
     documents: sequence_lib.Sequence,
     query_visual: Float[Array, 'B M D'],
-    kinds: Int[Array, 'B T'],
-    selected_visual: Float[Array, 'B T M D'],
+    depth: Int[Array, 'B T'],
+    top_visual: Float[Array, 'B T M D'],
     gallery_visual: Float[Array, 'N M D'],
   ) -> Float[Array, 'B T+1 N']:
     """Returns the selection logits of whole trajectories, none masked."""
     states = self.encode_states(
-      prefix, decisions, query_visual, kinds, selected_visual
+      prefix, segment, query_visual, depth, top_visual
     )
     queries, scale = self.make_queries(states)
     gallery = self.embed_gallery(documents, gallery_visual)

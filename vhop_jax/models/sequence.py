@@ -16,7 +16,6 @@ import numpy as np
 import tokenizers
 
 from vhop_jax import errors
-from vhop_jax.env import action as action_lib
 from vhop_jax.models import tokenizer as tokenizer_lib
 from vhop_jax.typing import Bool, Int
 
@@ -150,7 +149,6 @@ class SequenceMaker:
     self.num_visual = grid[0] * grid[1]
     vocabulary = tokenizer.get_vocab()
     self._image_id = vocabulary[tokenizer_lib.IMAGE]
-    self._back_id = vocabulary[tokenizer_lib.IM_START]
     self.pad_id = vocabulary[tokenizer_lib.PAD]
 
   def queries(
@@ -186,32 +184,14 @@ class SequenceMaker:
     rows = [self._row(self.template.text, text, 0) for text in texts]
     return self._stack(rows, length)
 
-  def decisions(self) -> Sequence:
-    """Lays out what a decision of each kind adds, one row a kind.
+  def segment(self) -> Sequence:
+    """Lays out what a decision adds, in one row: an image, the state token.
 
-    Select: the image, then the state token. Backtrack: a token of its own,
-    then the state token. Stop: nothing. Slots without a token stand in front,
-    so that the state token is the last slot. Positions start at 0; the caller
-    adds where the sequence stands.
+    Positions start at 0; the caller adds where the sequence stands.
     """
-    size = self.num_visual + 1
-    tokens = np.full((action_lib.NUM_KINDS, size), self.pad_id, np.int32)
-    positions = np.zeros((action_lib.NUM_KINDS, 3, size), np.int32)
-    mask = np.zeros((action_lib.NUM_KINDS, size), bool)
-    index = np.full((action_lib.NUM_KINDS, size), TEXT, np.int32)
-    kind = action_lib.SELECT
-    tokens[kind, :-1], positions[kind, :, :-1], index[kind, :-1] = (
-      self._image_row(0, 0)
-    )
-    positions[kind, :, -1] = max(self.grid)
-    mask[kind] = True
-    kind = action_lib.BACKTRACK
-    tokens[kind, -2] = self._back_id
-    positions[kind, :, -1] = 1
-    mask[kind, -2:] = True
-    return Sequence(
-      tokens=tokens, positions=positions, mask=mask, visual_index=index
-    )
+    image = self._image_row(0, 0)
+    end = ([self.pad_id], np.full((3, 1), max(self.grid)), [TEXT])
+    return self._stack([_join([image, end])], None)
 
   def _image_row(self, start: int, first_visual: int) -> _Part:
     rows, columns = np.meshgrid(

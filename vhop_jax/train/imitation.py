@@ -14,10 +14,9 @@ from vhop_jax.env import policy as policy_lib
 from vhop_jax.env import rollout as rollout_lib
 from vhop_jax.env import router_policy
 from vhop_jax.env import state as state_lib
-from vhop_jax.models import embedder as embedder_lib
 from vhop_jax.models import pretrained
 from vhop_jax.models import sequence as sequence_lib
-from vhop_jax.train import online, router_run
+from vhop_jax.train import objective, online, router_run
 from vhop_jax.train import state as train_state_lib
 from vhop_jax.typing import Array, Bool, Int, Params
 
@@ -42,37 +41,30 @@ def make_collect(
 
   Args:
     model: the router.
-    budget: T, decisions.
+    budget: decisions; a rollout is cut after those of a demonstration.
     forgets: as in `env.state.step`.
     temperature: at which the policy is sampled.
     expert_fracs: the shares, one of which is drawn.
     demonstration_frac: share of rows that keep their demonstration.
   """
-  module, maker = model.module, model.embedder.maker
-  decisions, document = maker.decisions(), maker.documents(1)
+  segment = model.embedder.maker.segment()
 
   def collect(
     params: Params, batch: train_state_lib.Batch, rng: Array
-  ) -> Int[Array, 'B T']:
+  ) -> dict[str, Int[Array, 'B T']]:
     rng_rollout, rng_frac, rng_keep = jax.random.split(rng, 3)
     visual = jnp.asarray(batch['candidate_visual'])
-    count, rows = visual.shape[0], batch['chain'].shape[0]
-    apply = lambda *args, **kwargs: module.apply(  # noqa: E731
-      {'params': params}, *args, **kwargs
-    )
-    documents = embedder_lib.repeat_rows(document, count)
-    gallery = apply(documents, visual, method='embed_gallery')
-    prefix = sequence_lib.from_batch('prefix', batch)
-    context = apply(
-      prefix,
+    count, rows = visual.shape[0], batch['action'].shape[0]
+    gallery = objective.embed_candidates(model, params, visual)
+    context = router_policy.start(
+      model.module,
+      params,
+      sequence_lib.from_batch('prefix', batch),
+      segment,
       batch['query_visual'],
-      max_length=prefix.tokens.shape[1] + budget * decisions.tokens.shape[1],
-      method='start',
+      budget=budget,
     )
-    chain = jnp.asarray(batch['chain'])[:, None]
-    chains = expert_lib.Chains(
-      images=chain, length=jnp.full(chain.shape[:2], chain.shape[2])
-    )
+    chains = objective.get_chains(batch)
     expert_frac = jax.random.choice(
       rng_frac, jnp.asarray(expert_fracs), (rows,)
     )
@@ -104,7 +96,7 @@ def make_collect(
       return jnp.where(follows & label.mask, followed, sampled)
 
     made = rollout_lib.roll_out(
-      router_policy.make_policy(module, params, decisions, visual, gallery),
+      router_policy.make_policy(model.module, params, segment, visual, gallery),
       context,
       state_lib.start(
         batch['query_candidate'],
@@ -115,10 +107,11 @@ def make_collect(
       choose=choose,
       rng=rng_rollout,
       forgets=forgets,
+      length=batch['action'].shape[1],
     )
     keeps = jax.random.uniform(rng_keep, (rows, 1)) < demonstration_frac
     action = jnp.where(made.mask, made.action, action_lib.make_stop(count))
-    return jnp.where(keeps, batch['action'], action)
+    return {'action': jnp.where(keeps, batch['action'], action)}
 
   compiled: online.Collect = jax.jit(collect)
   return compiled
@@ -126,10 +119,10 @@ def make_collect(
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Trains and writes `workdir/router.safetensors`."""
-  if config.data.decisions != config.budget:
+  if config.data.decisions > config.budget:
     raise errors.UsageError(
-      f'data.decisions={config.data.decisions} must equal budget='
-      f'{config.budget}: demonstrations stand beside rollouts'
+      f'data.decisions={config.data.decisions} is more than budget='
+      f'{config.budget}: lower it'
     )
   embedder = pretrained.load_embedder(config.embedder)
   model = dataclasses.replace(
@@ -151,6 +144,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     _PHASE,
     model.params,
     batches,
+    loss=training.make_imitation_loss(),
     frozen=_FROZEN,
     prepare=batches.prepare,
   )

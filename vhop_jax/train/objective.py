@@ -1,18 +1,186 @@
-"""Makes the loss that fine-tuning and imitation share."""
+"""Scores whole trajectories by one parallel pass; makes the loss of imitation.
+
+Fine-tuning, imitation and reinforcement all look at a trajectory so: its
+states are given by replaying the actions, and what the router thinks at each
+of them by `encode`.
+"""
 
 from collections.abc import Mapping
 from typing import Any
 
+import flax
 import jax
 import jax.numpy as jnp
 
-from vhop_jax.env import action as action_lib
+from vhop_jax.env import expert as expert_lib
+from vhop_jax.env import state as state_lib
 from vhop_jax.losses import imitation
 from vhop_jax.models import embedder as embedder_lib
 from vhop_jax.models import pretrained
 from vhop_jax.models import router as router_lib
 from vhop_jax.models import sequence as sequence_lib
-from vhop_jax.typing import Array, Float, Params
+from vhop_jax.typing import Array, Float, Int, Params
+
+
+@flax.struct.dataclass
+class Encoded:
+  """Holds what a router thinks along trajectories.
+
+  Attributes:
+    states: of the environment before each decision, over C candidates.
+    cosines: of each state with the candidates.
+    scale: inverse temperature.
+    stop: logits of p_stop.
+    backtrack: logits of p_bt.
+  """
+
+  states: state_lib.State
+  cosines: Float[Array, 'B T C']
+  scale: Float[Array, '']
+  stop: Float[Array, 'B T']
+  backtrack: Float[Array, 'B T']
+
+
+def find_parents(depth: Int[Array, 'B T']) -> Int[Array, 'B T']:
+  """Returns which decision put the topmost image on the stack.
+
+  It is the last one that was taken one image lower; where the stack is empty
+  the result means nothing.
+  """
+  time = jnp.arange(depth.shape[1])[None, None]
+  is_below = depth[:, None] == depth[:, :, None] - 1
+  is_earlier = time < jnp.swapaxes(time, 1, 2)
+  return jnp.max(jnp.where(is_below & is_earlier, time, 0), axis=2)
+
+
+def embed_candidates(
+  model: pretrained.RouterModel, params: Params, visual: Float[Array, 'C M D']
+) -> Float[Array, 'C D']:
+  """Embeds the candidates of a batch by the gallery side."""
+  documents = embedder_lib.repeat_rows(
+    model.embedder.maker.documents(1), visual.shape[0]
+  )
+  embedded: Array = model.module.apply(
+    {'params': params}, documents, visual, method='embed_gallery'
+  )
+  return embedded
+
+
+def replay(
+  batch: Mapping[str, Any], *, budget: int, forgets: bool
+) -> state_lib.State:
+  """Returns the states before each action of a batch, [B, T].
+
+  Args:
+    batch: with `action`, `query_candidate` and `candidate_mask`.
+    budget: of the rollouts; the actions may be fewer.
+    forgets: as in `env.state.step`.
+  """
+  start = state_lib.start(
+    batch['query_candidate'],
+    num_images=len(batch['candidate_mask']),
+    budget=budget,
+    gallery_mask=jnp.asarray(batch['candidate_mask']),
+  )
+  return state_lib.replay(start, jnp.asarray(batch['action']), forgets=forgets)
+
+
+def flatten(states: state_lib.State) -> state_lib.State:
+  """Joins the first two axes of replayed states."""
+  flat: state_lib.State = jax.tree.map(
+    lambda x: x.reshape(-1, *x.shape[2:]), states
+  )
+  return flat
+
+
+def encode(
+  model: pretrained.RouterModel,
+  params: Params,
+  batch: Mapping[str, Any],
+  gallery: Float[Array, 'C D'],
+  *,
+  budget: int,
+  forgets: bool,
+  noise: float = 0.0,
+  rng: Array | None = None,
+) -> Encoded:
+  """Scores each decision of a batch of trajectories.
+
+  Args:
+    model: the router.
+    params: its parameters.
+    batch: as `routes.make_batches` gives; only what was decided is read of it.
+    gallery: embeddings of the candidates.
+    budget: decisions of a rollout, of which the gates are told the rest.
+    forgets: as in `env.state.step`.
+    noise: standard deviation of what is added to the visual tokens that the
+      states read.
+    rng: of the noise; None only without any.
+  """
+  apply = lambda *args, method: model.module.apply(  # noqa: E731
+    {'params': params}, *args, method=method
+  )
+  states = replay(batch, budget=budget, forgets=forgets)
+  b, t = batch['action'].shape
+  flat = flatten(states)
+  top = state_lib.get_top(flat).reshape(b, t)
+  # What is seen after each decision; what comes after the last is not needed.
+  query_visual = jnp.asarray(batch['query_visual'])
+  top_visual = jnp.asarray(batch['candidate_visual'])[jnp.roll(top, -1, 1)]
+  if rng is not None:
+    rng_query, rng_top = jax.random.split(rng)
+    query_visual = add_noise(query_visual, noise, rng_query)
+    top_visual = add_noise(top_visual, noise, rng_top)
+  hidden = apply(
+    sequence_lib.from_batch('prefix', batch),
+    model.embedder.maker.segment(),
+    query_visual,
+    states.depth[:, 1:],
+    top_visual[:, :-1],
+    method='encode_states',
+  )
+  queries, scale = apply(hidden, method='make_queries')
+  cosines = jnp.einsum('btd,cd->btc', queries, gallery)
+  candidates = state_lib.make_candidate_mask(flat).reshape(cosines.shape)
+  parents = find_parents(states.depth)[:, :, None]
+  is_top = jnp.arange(cosines.shape[2])[None, None] == top[:, :, None]
+  choice = router_lib.compute_choice(
+    *jax.lax.stop_gradient(
+      (
+        jnp.take_along_axis(cosines, parents, axis=1),
+        jnp.take_along_axis(candidates, parents, axis=1) & ~is_top,
+      )
+    ),
+    top,
+  )
+  evidence = router_lib.compute_evidence(
+    cosines,
+    candidates,
+    inverse_temperature=scale,
+    depth=states.depth,
+    decisions_left=budget - states.decisions,
+    choice=choice,
+  )
+  stop, backtrack = apply(hidden, evidence, method='compute_gates')
+  return Encoded(
+    states=states,
+    cosines=cosines,
+    scale=scale,
+    stop=stop,
+    backtrack=backtrack,
+  )
+
+
+def add_noise(visual: Array, noise: float, rng: Array) -> Array:
+  """Returns visual tokens with Gaussian noise of that standard deviation."""
+  return visual + noise * jax.random.normal(rng, visual.shape)
+
+
+def get_chains(batch: Mapping[str, Any]) -> expert_lib.Chains:
+  """Returns the valid chains of a batch, as candidate indices."""
+  return expert_lib.Chains(
+    images=jnp.asarray(batch['chains']), length=jnp.asarray(batch['lengths'])
+  )
 
 
 def make_loss(
@@ -25,7 +193,7 @@ def make_loss(
   forgets: bool,
   budget: int,
 ) -> Any:
-  """Makes the loss of whole trajectories, decision by decision.
+  """Makes the loss that follows the expert, decision by decision.
 
   Args:
     model: the router; its parameters are the loss's argument.
@@ -34,72 +202,50 @@ def make_loss(
     false_negative_margin: see `contrastive.make_false_negative_mask`.
     gate_weight: of the gates' loss beside that of the selection.
     forgets: as in `env.state.step`.
-    budget: decisions of a rollout, of which the gates are told the rest.
+    budget: decisions of a rollout.
 
   Returns:
     A `Stage.loss` for batches of `routes.make_batches`.
   """
-  module, maker = model.module, model.embedder.maker
-  decisions = maker.decisions()
-  document = maker.documents(1)
 
   def loss(
     params: Params, batch: Mapping[str, Any], rng: Array, step: Array
   ) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
     del step
-    action, count = batch['action'], len(batch['candidate_mask'])
-    clean = batch['candidate_visual']
-    visuals = [
-      x + noise * jax.random.normal(key, x.shape)
-      for key, x in zip(
-        jax.random.split(rng, 3),
-        (batch['query_visual'], clean[jnp.minimum(action, count - 1)], clean),
-        strict=True,
-      )
-    ]
-    query_visual, selected_visual, candidate_visual = visuals
-    apply = lambda *args, method: module.apply(  # noqa: E731
-      {'params': params}, *args, method=method
+    rng_states, rng_gallery = jax.random.split(rng)
+    visual = jnp.asarray(batch['candidate_visual'])
+    gallery = embed_candidates(
+      model, params, add_noise(visual, noise, rng_gallery)
     )
-    documents = embedder_lib.repeat_rows(document, count)
-    gallery = apply(documents, candidate_visual, method='embed_gallery')
-    states = apply(
-      sequence_lib.from_batch('prefix', batch),
-      decisions,
-      query_visual,
-      # The state after the last decision is not needed.
-      action_lib.find_kind(action[:, :-1], count),
-      selected_visual[:, :-1],
-      method='encode_states',
+    encoded = encode(
+      model,
+      params,
+      batch,
+      gallery,
+      budget=budget,
+      forgets=forgets,
+      noise=noise,
+      rng=rng_states,
     )
-    queries, scale = apply(states, method='make_queries')
-    cosines = jnp.einsum('btd,cd->btc', queries, gallery)
     targets = imitation.make_targets(
-      batch['chain'],
-      batch['query_candidate'],
-      batch['equal_mask'],
-      batch['candidate_mask'],
-      action,
+      encoded.states,
+      get_chains(batch),
+      jnp.asarray(batch['equal_mask']),
       equals=equals,
       forgets=forgets,
     )
     total = imitation.compute_select_loss(
-      cosines, scale, targets, margin=false_negative_margin
+      encoded.cosines, encoded.scale, targets, margin=false_negative_margin
     )
-    named = imitation.compute_recalls(cosines, targets, batch['chain'].shape[1])
+    depth = encoded.states.depth
+    named = imitation.compute_recalls(
+      encoded.cosines, depth, targets, batch['chains'].shape[2]
+    )
     if not gate_weight:
       return total, named
-    evidence = router_lib.compute_evidence(
-      cosines,
-      targets.candidate_mask,
-      inverse_temperature=scale,
-      depth=targets.depth,
-      decisions_left=jnp.broadcast_to(
-        budget - jnp.arange(action.shape[1]), action.shape
-      ),
+    gate_loss, shares = imitation.compute_gate_loss(
+      encoded.stop, encoded.backtrack, depth, targets
     )
-    stop, backtrack = apply(states, evidence, method='compute_gates')
-    gate_loss, shares = imitation.compute_gate_loss(stop, backtrack, targets)
     named |= {'select': total, 'gate': gate_loss, **shares}
     return total + gate_weight * gate_loss, named
 

@@ -50,6 +50,12 @@ class RouterRun:
       **self.config.data,
     )
 
+  def make_imitation_loss(self) -> Any:
+    """Makes the loss that follows the expert."""
+    return objective.make_loss(
+      self.model, budget=self.config.budget, **self.config.loss
+    )
+
   def evaluate(self, params: Params) -> dict[str, float]:
     """Measures parameters on the dev world."""
     return routing.measure(
@@ -65,10 +71,20 @@ class RouterRun:
     params: Params,
     batches: state_lib.Batches,
     *,
+    loss: Any,
     frozen: tuple[str, ...],
     prepare: Callable[[Params], None] | None = None,
   ) -> Params:
-    """Trains all but the frozen parts; returns the parameters."""
+    """Trains all but the frozen parts; returns the parameters.
+
+    Args:
+      phase: see `loop.train_phase`.
+      params: to start from.
+      batches: the data.
+      loss: a `Stage.loss`.
+      frozen: names of parts.
+      prepare: a `Stage.prepare`.
+    """
     steps = self.config[f'{phase}_steps']
     names = ', '.join(frozen) or 'nothing'
     print(f'{phase}: {steps} updates, frozen: {names}', flush=True)
@@ -76,9 +92,7 @@ class RouterRun:
       phase,
       state_lib.Stage(
         init=state_lib.start_from(params),
-        loss=objective.make_loss(
-          self.model, budget=self.config.budget, **self.config.loss
-        ),
+        loss=loss,
         batches=batches,
         evaluate=self.evaluate,
         trainable=lambda path: path[0] not in frozen,
@@ -116,13 +130,16 @@ def open_run(
     UsageError: a setting is out of range.
     DataError: a world is missing, damaged, or trains on what it measures.
   """
-  if config.loss.equals not in imitation.EQUALS:
+  equals = config.loss.get('equals', imitation.EQUALS[0])
+  if equals not in imitation.EQUALS:
     raise errors.UsageError(
-      f'loss.equals={config.loss.equals!r}: choose'
-      f' {", ".join(imitation.EQUALS)}'
+      f'loss.equals={equals!r}: choose {", ".join(imitation.EQUALS)}'
     )
   folder = pathlib.Path(workdir)
-  worlds = tuple(sorted(glob.glob(config.worlds)))
+  patterns = config.worlds.split(',')
+  worlds = tuple(
+    dict.fromkeys(path for p in patterns for path in sorted(glob.glob(p)))
+  )
   if not worlds:
     raise errors.DataError(
       f'no world matches worlds={config.worlds}: build some, or change it'

@@ -13,7 +13,8 @@ from vhop_jax.train import router_run
 
 # With the gallery side frozen; then of both sides.
 PHASES = ('warmup', 'joint')
-_GATES = ('stop', 'backtrack')
+# What has nothing to learn from chains that never turn back.
+_GATED = ('stop', 'backtrack', 'depth')
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
@@ -32,8 +33,12 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
       continue
     frozen: tuple[str, ...] = ('gallery',) if phase == 'warmup' else ()
     if not model.has_gates:
-      frozen += _GATES
+      frozen += _GATED
     params = training.train_phase(
-      phase, params, training.make_batches(), frozen=frozen
+      phase,
+      params,
+      training.make_batches(),
+      loss=training.make_imitation_loss(),
+      frozen=frozen,
     )
   training.save(params)

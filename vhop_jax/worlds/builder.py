@@ -123,7 +123,8 @@ def make_world(
     render_pool.make_families, _make_tasks(spec, rendered=False)
   ):
     made += pieces
-  return _assemble(spec, made, draw_ids(spec))
+  world = _assemble(spec, made, draw_ids(spec))
+  return world if spec.with_chains else _drop_chains(world)
 
 
 def draw_ids(spec: world_lib.Spec) -> dict[tuple[int, str], int]:
@@ -202,7 +203,7 @@ def _assemble(
   made: Sequence[render_pool.MadeFamily],
   positions: dict[tuple[int, str], int],
 ) -> world_lib.World:
-  """Puts all families together."""
+  """Puts all families together, with chains whatever the spec says."""
   images: list[world_lib.ImageRecord] = []
   queries: list[world_lib.Query] = []
   for one in made:
@@ -210,7 +211,18 @@ def _assemble(
     images += own.values()
     queries += _make_queries(spec, one.family, own)
   images.sort(key=lambda image: int(image.id))
+  # The verifier is to compare the chains, also where none are stored.
+  spec = dataclasses.replace(spec, with_chains=True)
   return world_lib.World(spec, tuple(images), tuple(queries))
+
+
+def _drop_chains(world: world_lib.World) -> world_lib.World:
+  """Returns a world without its chains."""
+  return dataclasses.replace(
+    world,
+    spec=dataclasses.replace(world.spec, with_chains=False),
+    queries=tuple(dataclasses.replace(q, chains=()) for q in world.queries),
+  )
 
 
 def _write(
@@ -252,6 +264,8 @@ def _write(
   )
   if not world.queries:
     raise RuntimeError(f'the verifier refused all queries: {refused}')
+  if not spec.with_chains:
+    world = _drop_chains(world)
 
   def make_image_rows() -> Iterator[dict[str, Any]]:
     with waiting.open('rb') as file:
@@ -344,7 +358,10 @@ def _is_replaceable(out: pathlib.Path) -> bool:
 
 def _describe(spec: world_lib.Spec) -> str:
   """Returns a short text that tells two specs apart."""
-  return f'{spec.key}, {spec.families} families, {spec.resolution} px'
+  return (
+    f'{spec.key}, {spec.families} families, {spec.resolution} px,'
+    f' {"with" if spec.with_chains else "no"} chains'
+  )
 
 
 def _is_in_use(partial: pathlib.Path) -> bool:

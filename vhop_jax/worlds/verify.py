@@ -167,9 +167,33 @@ def verify_world(
   for query in world.queries:
     breaches += _check_query(search, query)
   breaches += [
-    Breach('leak', 'world', message) for message in leaks.find_leaks(world)
+    Breach('leak', 'world', message)
+    for message in leaks.find_leaks(restore_chains(world))
   ]
   return breaches
+
+
+def restore_chains(world: world_lib.World) -> world_lib.World:
+  """Returns a world without chains with those that the search finds.
+
+  Args:
+    world: is returned as it is if its spec has chains.
+  """
+  if world.spec.with_chains:
+    return world
+  search = Search(world)
+  return dataclasses.replace(
+    world,
+    spec=dataclasses.replace(world.spec, with_chains=True),
+    queries=tuple(
+      dataclasses.replace(
+        query, chains=tuple(sorted(search.find_chains(query)))
+      )
+      if query.image in search.images
+      else query
+      for query in world.queries
+    ),
+  )
 
 
 def find_refused_queries(world: world_lib.World) -> dict[str, Breach]:
@@ -315,7 +339,12 @@ def _check_query(search: Search, query: world_lib.Query) -> Iterator[Breach]:
   chains = search.find_chains(query)
   if spec.prompt == 'precise' and len(chains) != 1:
     yield Breach('unique-chain', query.id, f'has {len(chains)} valid chains')
-  if set(chains) != set(query.chains) or len(set(query.chains)) != len(
+  if not spec.with_chains:
+    if query.chains:
+      yield Breach(
+        'chains', query.id, f'records {query.chains} in a world without'
+      )
+  elif set(chains) != set(query.chains) or len(set(query.chains)) != len(
     query.chains
   ):
     yield Breach(

@@ -98,7 +98,12 @@ def write_page(
 def make_page(
   world: world_lib.World, pixels: np.ndarray, families: int | None = None
 ) -> str:
-  """Returns the HTML of the page."""
+  """Returns the HTML of the page.
+
+  Of a world without chains it shows those that the verifier finds.
+  """
+  spec = world.spec
+  world = verify.restore_chains(world)
   search = verify.Search(world)
   members = collections.defaultdict(list)
   for image in world.images:
@@ -110,15 +115,18 @@ def make_page(
     _make_family(search, pixels, number, queries[number], members[number])
     for number in sorted(members)[:families]
   ]
-  spec = world.spec
   title = html.escape(spec.name)
+  note = (
+    '' if spec.with_chains else ' without chains (the verifier found these)'
+  )
   return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <meta name="viewport" content="width=device-width">
 <style>{_STYLE}</style></head><body>
 <header><h1>{title}</h1>
 <div>Level L{spec.level}, {spec.prompt} prompts, {spec.hops} hops, seed
-{spec.seed}; {len(world.images)} images, {len(world.queries)} queries.</div>
+{spec.seed}; {len(world.images)} images, {len(world.queries)} queries{note}.
+</div>
 <label>Filter <input type="search"
 placeholder="words, e.g. kettle red 19_leftof"></label> <output></output>
 </header>

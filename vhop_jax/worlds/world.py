@@ -45,6 +45,8 @@ class Spec:
     prompt: 'precise' or 'vague'.
     pack: Name of the asset pack.
     name: A label for people; it changes nothing that is drawn.
+    with_chains: Whether the gold chains are stored; this too changes nothing
+      that is drawn.
   """
 
   level: int
@@ -55,6 +57,7 @@ class Spec:
   prompt: str = 'precise'
   pack: str = 'procedural'
   name: str = ''
+  with_chains: bool = True
 
   def __post_init__(self) -> None:
     """Refuses what cannot be built.
@@ -97,7 +100,10 @@ class Spec:
 
   @classmethod
   def from_json(cls, values: Mapping[str, Any]) -> 'Spec':
-    """Makes a spec from what `to_json` returned."""
+    """Makes a spec from what `to_json` returned.
+
+    Worlds of before `with_chains` was added all have chains.
+    """
     return cls(**values)
 
 
@@ -162,8 +168,9 @@ class Query:
     image: Id of the query image, which shows the start object alone.
     instruction: What the user asks for, the whole route at once.
     hops: The route the query was made from; a vague prompt tells none of it.
-    chains: Every valid chain of image ids, each without the query image.
-    answers: The distinct last images of the chains.
+    chains: Every valid chain of image ids, each without the query image; none
+      where the spec says so.
+    answers: The distinct last images of all valid chains.
   """
 
   id: str

@@ -1,0 +1,75 @@
+r"""Trains a router by a reward: did it stop on a right answer, and how soon.
+
+  python -m vhop_jax.main --config=configs/reinforce.py \
+      --workdir=runs/reinforce
+
+Its worlds have answers but no chains.
+"""
+
+import ml_collections
+
+
+def get_config(arg=None):
+  """Returns the settings; takes no argument."""
+  del arg
+  config = ml_collections.ConfigDict()
+  config.stage = 'reinforce'
+  config.seed = 0
+  config.embedder = 'tiny'
+  # What training starts from, and was made with the same embedder.
+  config.router = 'runs/imitation/router.safetensors'
+  config.worlds = 'runs/worlds/rl_*'
+  config.dev = 'runs/worlds/dev'
+
+  config.reinforce_steps = 100
+  config.data = dict(
+    # Queries of a batch; their families are the candidates of all.
+    batch_size=48,
+    family_size=10,
+    max_text_tokens=64,
+    reword=True,
+    walk_frac=0.0,
+    decisions=16,
+    turns=dict(wrong_frac=0.0, equal_frac=0.0, deeper_frac=0.0),
+    threads=2,
+  )
+  config.budget = 16
+  config.policy = dict(
+    forgets=False,
+    # Without them each decision's term is that of [VHOP, table 9].
+    gate_complements=True,
+  )
+  config.collect = dict(
+    rollouts=8,
+    groups=24,
+    decision_penalty=0.02,
+    # As large as the spread of success that should count half.
+    eps=0.1,
+    normalize=True,
+    mask_failed=True,
+  )
+  # Updates on the same rollouts.
+  config.collect_every = 1
+  config.loss = dict(
+    clip_low=0.2,
+    clip_high=0.28,
+    aggregation='decision',
+    ratio='decision',
+    kl_weight=0.0,
+  )
+  config.reinforce_optimizer = dict(
+    lr=1e-4,
+    b1=0.9,
+    b2=0.98,
+    weight_decay=0.0,
+    clip_norm=1.0,
+    warmup_steps=5,
+    schedule='constant',
+  )
+  config.evaluate_decisions = 5
+  config.best_metric = ''
+  config.mesh = dict(data=-1, fsdp=1, tensor=1)
+  config.log_every = 5
+  config.checkpoint_every = 25
+  config.evaluate_every = 25
+  return config.lock()
