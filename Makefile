@@ -8,6 +8,7 @@ PYTHON ?= python3
 PYTEST_ARGS ?= -n 2
 # The folder of the quickstart's worlds, checkpoints and report.
 RUN ?= runs/quickstart
+DEMO ?= runs/demo
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -36,7 +37,7 @@ DEBIAN_FRONTEND=noninteractive "$${sudo[@]}" apt-get install -y -qq \
   echo "error: apt-get could not install $(1): see above" >&2; exit 1; }
 endef
 
-.PHONY: help setup setup-test setup-dev quickstart test check clean
+.PHONY: help setup setup-test setup-dev quickstart demo test check clean
 
 help:  ## Shows this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
@@ -50,6 +51,10 @@ setup-dev: setup $(VENV)/.dev  ## Adds the tools that .ci/run uses.
 
 quickstart: setup  ## Builds worlds, trains, evaluates: the main job.
 	@PATH="$(CURDIR)/$(BIN):$$PATH" launch/quickstart.sh $(RUN)
+
+demo: setup  ## Answers one query with the router in the package.
+	@$(BIN)/vhop worlds build --out=$(DEMO)/world --families=12 --seed=404
+	@$(BIN)/vhop route $(DEMO)/world --out=$(DEMO)/route.png
 
 test: setup-test  ## Runs the tests.
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)

@@ -27,6 +27,8 @@ def get_config(arg=None):
   config.router = 'runs/sft/router.safetensors'
   config.worlds = 'runs/worlds/sft_*'
   config.dev = 'runs/worlds/dev'
+  # Beyond the paper: each training world a second time, as in a mirror.
+  config.mirror = True
 
   config.imitation_steps = 300
   config.data = dict(
@@ -54,7 +56,11 @@ def get_config(arg=None):
     equals='ignored',
     noise=0.2,
     false_negative_margin=0.1,
-    gate_weight=0.5,
+    gate_weight=1.0,
+    # Of the backtrack gate: a chain has more images to stay at than to leave.
+    leave_share=0.25,
+    # Beyond the paper: that no image goes on from a state competes too.
+    absence_weight=1.0,
     forgets=False,
   )
   config.budget = 16

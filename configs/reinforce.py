@@ -20,10 +20,12 @@ def get_config(arg=None):
   config.router = 'runs/imitation/router.safetensors'
   config.worlds = 'runs/worlds/rl_*'
   config.dev = 'runs/worlds/dev'
+  # Beyond the paper: each training world a second time, as in a mirror.
+  config.mirror = True
 
   config.reinforce_steps = 100
   config.data = dict(
-    # Queries of a batch; their families are the candidates of all.
+    # Queries whose families are the candidates of all.
     batch_size=48,
     family_size=10,
     max_text_tokens=64,
@@ -40,8 +42,10 @@ def get_config(arg=None):
     gate_complements=True,
   )
   config.collect = dict(
+    # Of them these are rolled out so often, and the best groups are kept.
+    queries=20,
     rollouts=8,
-    groups=24,
+    groups=16,
     decision_penalty=0.02,
     # As large as the spread of success that should count half.
     eps=0.1,
@@ -58,13 +62,13 @@ def get_config(arg=None):
     kl_weight=0.0,
   )
   config.reinforce_optimizer = dict(
-    lr=1e-4,
+    lr=2e-4,
     b1=0.9,
     b2=0.98,
     weight_decay=0.0,
     clip_norm=1.0,
     warmup_steps=5,
-    schedule='constant',
+    schedule='cosine',
   )
   config.evaluate_decisions = 5
   config.best_metric = ''

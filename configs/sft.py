@@ -33,10 +33,12 @@ def get_config(arg=None):
   if arg == 'paper':
     config.worlds = 'runs/worlds/paper_sft'
   config.dev = 'runs/worlds/dev'
+  # Beyond the paper: each training world a second time, as in a mirror.
+  config.mirror = True
 
   # With the gallery side frozen; then of both sides.
-  config.warmup_steps = 450
-  config.joint_steps = 150
+  config.warmup_steps = 400
+  config.joint_steps = 100
   config.data = dict(
     batch_size=64,
     family_size=10,
@@ -51,6 +53,7 @@ def get_config(arg=None):
     threads=2,
   )
   if arg == 'paper':
+    config.mirror = False
     config.data.update(reword=False, walk_frac=0.0)
   config.temperature = 0.05
   config.loss = dict(
@@ -59,13 +62,17 @@ def get_config(arg=None):
     false_negative_margin=0.1,
     # Without wrong turns there is nothing for the gates to learn.
     gate_weight=0.0,
+    # Of the backtrack gate: a chain has more images to stay at than to leave.
+    leave_share=0.25,
+    absence_weight=0.0,
     # Whether a rejected image may come back once its parent is rejected.
     forgets=False,
   )
   if arg == 'turns':
     config.data.decisions = 12
     config.data.turns.wrong_frac = 0.35
-    config.loss.gate_weight = 0.5
+    config.loss.gate_weight = 1.0
+    config.loss.absence_weight = 1.0
   # Decisions of a rollout, which the gates are told.
   config.budget = 16
   optimizer = dict(
@@ -84,5 +91,5 @@ def get_config(arg=None):
   config.mesh = dict(data=-1, fsdp=1, tensor=1)
   config.log_every = 10
   config.checkpoint_every = 50
-  config.evaluate_every = 150
+  config.evaluate_every = 100
   return config.lock()

@@ -1,6 +1,8 @@
+from PIL import Image
 import pytest
 
 from vhop_jax import cli
+from vhop_jax.models import pretrained
 from vhop_jax.worlds import builder, verify
 
 
@@ -149,3 +151,23 @@ def test_help_names_the_commands(capsys, arguments):
   assert code == 0
   assert 'build' in out
   assert 'verify' in out
+
+
+def test_route_answers_a_query_and_draws_it(
+  capsys, folder, embedder_file, open_router, tmp_path
+):
+  router_file = tmp_path / 'router.safetensors'
+  pretrained.save_router(router_file, open_router, training={})
+  command = (
+    'route', str(folder), f'--router={router_file}',
+    f'--embedder={embedder_file}', '--budget=6', f'--out={tmp_path}/x/r.png',
+  )  # fmt: skip
+  code, out, _ = run(capsys, *command)
+  assert code == 0
+  assert 'query 0_' in out
+  assert ' 1 select 000' in out
+  assert '; valid: 000' in out
+  assert Image.open(tmp_path / 'x' / 'r.png').width > 300
+  code, _, err = run(capsys, *command, '--query=9_x')
+  assert code == 2
+  assert "no query '9_x'" in err

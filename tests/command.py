@@ -4,10 +4,22 @@ from vhop_jax import main as main_lib
 
 
 def run_stage(name, workdir, values):
-  """Runs `configs/<name>.py` with overrides; returns the exit code."""
+  """Runs `configs/<name>.py` with overrides; returns the exit code.
+
+  Args:
+    name: of the config file, maybe with its argument: 'sft:paper'.
+    workdir: of the run.
+    values: overrides.
+  """
+  name, _, argument = name.partition(':')
   flags = [f'--config.{key}={value}' for key, value in values.items()]
   return main_lib.main(
-    ['main', f'--config=configs/{name}.py', f'--workdir={workdir}', *flags]
+    [
+      'main',
+      f'--config=configs/{name}.py' + (argument and f':{argument}'),
+      f'--workdir={workdir}',
+      *flags,
+    ]
   )
 
 

@@ -159,6 +159,39 @@ def view(
   print(view_lib.write_page(folder, out, families=families))
 
 
+def route(
+  world: Folder,
+  *,
+  out: pathlib.Path,
+  query: str | None = None,
+  router: str = 'tiny',
+  embedder: str = 'tiny',
+  budget: int = 16,
+) -> None:
+  """Answers one query of a world and draws what was decided.
+
+  Args:
+    world: a world with gold chains.
+    out: the picture, a PNG file.
+    query: id of the query; the first if not given.
+    router: tiny for the one in the package, or a router.safetensors.
+    embedder: that the router was trained from: tiny, or a parameter file.
+    budget: decisions it may take.
+  """
+  from vhop_jax.evaluate import demo
+
+  print(
+    demo.answer_query(
+      world,
+      out,
+      query_id=query,
+      router_name=router,
+      embedder_name=embedder,
+      budget=budget,
+    )
+  )
+
+
 def report(folders: Folders, *, out: pathlib.Path) -> None:
   """Writes one report on experiments, beside the paper's numbers.
 
@@ -180,6 +213,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]] | Callable[..., None]] = {
     'disjoint': disjoint,
     'view': view,
   },
+  'route': route,
   'report': report,
 }
 

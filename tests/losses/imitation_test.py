@@ -100,12 +100,31 @@ def test_select_loss_by_hand():
     made, competitor_mask=made.competitor_mask.at[0, 0, 2].set(False)
   )
   cosines = jnp.zeros((1, 3, 6)).at[0, 0, 1].set(0.5)
-  loss = imitation.compute_select_loss(
+  loss, absent = imitation.compute_select_loss(
     cosines, jnp.asarray(2.0), made, margin=9.0
   )
   np.testing.assert_allclose(
     loss, (np.log(1 + np.exp(-1)) + np.log(3)) / 2, rtol=1e-5
   )
+  assert absent == 0
+
+
+def test_absence_competes_and_is_right_where_the_expert_leaves():
+  # Select 1 of {1, 4} (3 is ignored), leave 3 whose candidates are {1, 2, 4},
+  # then select 1 again and 2.
+  made = make_targets([3, BACK, 1, 2, STOP])
+  cosines = jnp.zeros((1, 5, 6)).at[0, 0, 1].set(0.5).at[0, 1, 4].set(0.4)
+  loss, absent = imitation.compute_select_loss(
+    cosines, jnp.asarray(2.0), made, margin=9.0, absence=jnp.asarray(0.25)
+  )
+  e = lambda cosine: np.exp(2 * cosine)  # noqa: E731
+  # Competitors of each Select: image 2 and 4, or 4; and absence.
+  first = np.log((e(0.5) + 2 * e(0) + e(0.25)) / e(0.5))
+  again = np.log((3 * e(0) + e(0.25)) / e(0))
+  second = np.log((2 * e(0) + e(0.25)) / e(0))
+  np.testing.assert_allclose(loss, (first + again + second) / 3, rtol=1e-5)
+  left = np.log((2 * e(0) + e(0.4) + e(0.25)) / e(0.25))
+  np.testing.assert_allclose(absent, left, rtol=1e-5)
 
 
 def test_gate_loss_by_hand():
@@ -115,13 +134,13 @@ def test_gate_loss_by_hand():
   stop = jnp.array([[9.0, -1.0, 9.0, -2.0, 3.0]])
   back = jnp.array([[9.0, 2.0, 9.0, 1.0, 9.0]])
   loss, named = imitation.compute_gate_loss(
-    stop, back, replay(actions).depth, made
+    stop, back, replay(actions).depth, made, leave_share=0.25
   )
   cost = lambda x: np.log(1 + np.exp(-x))  # noqa: E731
   # Open: the last state. Closed: the states at depth 1.
   stops = (cost(3) + (cost(1) + cost(2)) / 2) / 2
   # Open: on the dead end. Closed: on the gold image, where it is wrong.
-  backs = (cost(2) + cost(-1)) / 2
+  backs = 0.25 * cost(2) + 0.75 * cost(-1)
   np.testing.assert_allclose(loss, stops + backs, rtol=1e-5)
   assert {k: float(v) for k, v in named.items()} == {
     'stop_on': 1, 'stop_off': 1, 'back_on': 1, 'back_off': 0

@@ -46,6 +46,7 @@ def batch(embedder):
 
 def collect(router, batch, *, gate_complements=True, **changes):
   settings = {
+    'queries': QUERIES,
     'rollouts': ROLLOUTS,
     'groups': QUERIES,
     'decision_penalty': 0.1,
@@ -69,8 +70,9 @@ def collected(open_router, batch):
 def test_rewards_are_those_of_plain_loops(collected, batch):
   rewards, successes, lengths, backtracks = [], [], [], []
   # Both groups are kept, maybe in another order.
-  assert sorted(collected['row'].tolist()) == [0] * ROLLOUTS + [1] * ROLLOUTS
-  for row, action in zip(collected['row'], collected['action'], strict=True):
+  assert sorted(collected['kept'].tolist()) == [0, 1]
+  queries = collected['kept'][collected['row']]
+  for row, action in zip(queries, collected['action'], strict=True):
     stack = []
     ended = next((t for t, a in enumerate(action) if a == STOP), None)
     taken = action if ended is None else action[:ended]
@@ -119,7 +121,8 @@ def test_rollouts_and_training_agree_on_log_probs(
     open_router,
     open_router.params,
     {
-      **reinforce.take_queries(batch, made['row']),
+      **reinforce.take_queries(batch, made['kept']),
+      'row': made['row'],
       'action': made['action'],
     },
     gallery,
@@ -135,7 +138,7 @@ def test_rollouts_and_training_agree_on_log_probs(
 
 def test_groups_that_teach_are_kept(open_router, batch):
   made = collect(open_router, batch, groups=1)
-  assert len(set(made['row'].tolist())) == 1
+  assert made['row'].tolist() == [0] * ROLLOUTS
   assert made['decision_mask'].any()
   assert made['action'].shape == (ROLLOUTS, BUDGET)
   # The figures are of all rollouts.
@@ -182,6 +185,7 @@ def program(embedder_file, open_router, folder, other_folder, tmp_path_factory):
       'data.batch_size': 4,
       'data.decisions': 6,
       'budget': 6,
+      'collect.queries': 3,
       'collect.rollouts': 3,
       'collect.groups': 2,
       'log_every': 1,
@@ -220,7 +224,8 @@ def test_short_run_trains_all_but_the_gallery(
   ('changes', 'code', 'words'),
   [
     ({'router': 'no.safetensors'}, 1, 'no.safetensors is missing'),
-    ({'collect.groups': 5}, 2, 'collect.groups=5: choose 1 to'),
+    ({'collect.groups': 4}, 2, 'groups <= queries <= data.batch_size=4'),
+    ({'collect.queries': 5}, 2, 'collect.queries=5: choose 1 <= groups'),
     ({'collect.rollouts': 1}, 2, 'take at least 2'),
     ({'loss.ratio': 'maybe'}, 2, "loss.ratio='maybe': choose"),
   ],

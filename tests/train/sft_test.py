@@ -53,6 +53,8 @@ def make_loss(router, **changes):
     'noise': 0.0,
     'false_negative_margin': 0.1,
     'gate_weight': 0.0,
+    'leave_share': 0.5,
+    'absence_weight': 0.0,
     'forgets': False,
     'budget': 16,
   }

@@ -16,8 +16,8 @@ from vhop_jax.index import gallery as gallery_lib
 from vhop_jax.models import pretrained as pretrained_lib
 from vhop_jax.models import sequence as sequence_lib
 from vhop_jax.typing import Float, ndarray
+from vhop_jax.worlds import level, prompt
 from vhop_jax.worlds import link_graph as link_graph_lib
-from vhop_jax.worlds import prompt
 from vhop_jax.worlds import world as world_lib
 
 PAD = -1
@@ -56,6 +56,31 @@ class Route:
     text = prompt.route(rng, self.hops, self.kind)
     return dataclasses.replace(self, instruction=text)
 
+  def mirror(self, offset: int) -> 'Route':
+    """Returns the route through the same images, left and right exchanged.
+
+    Args:
+      offset: number of the first mirror image less that of the first image.
+    """
+    hops = tuple(
+      dataclasses.replace(hop, relation=level.MIRROR[hop.relation])
+      for hop in self.hops
+    )
+    move = lambda images: tuple(i + offset for i in images)  # noqa: E731
+    mirrored = dataclasses.replace(
+      self,
+      query_image=self.query_image + offset,
+      chains=tuple(move(chain) for chain in self.chains),
+      equals=tuple(tuple(move(e) for e in equals) for equals in self.equals),
+      answers=move(self.answers),
+      family=move(self.family),
+      hops=hops,
+    )
+    if not self.instruction:
+      return mirrored
+    # Always the same words, which are as many as there are queries.
+    return mirrored.reword(np.random.default_rng(mirrored.query_image))
+
 
 @dataclasses.dataclass(frozen=True)
 class RouteSet:
@@ -90,6 +115,7 @@ def load_routes(
   model: pretrained_lib.Pretrained,
   *,
   cache: str | os.PathLike[str],
+  mirror: bool = False,
 ) -> RouteSet:
   """Reads worlds and encodes their images, or finds that done before.
 
@@ -97,6 +123,7 @@ def load_routes(
     folders: the worlds; they may differ in hops.
     model: its vision tower is used, frozen.
     cache: folder for the visual tokens of each world.
+    mirror: whether each world comes a second time, as seen in a mirror.
 
   Raises:
     DataError: a world is missing or damaged, the worlds do not fit, or they
@@ -108,11 +135,21 @@ def load_routes(
   offset = 0
   for number, folder in enumerate(folders):
     world = world_lib.load_world(folder)
-    visual = _load_visual(folder, model, pathlib.Path(cache))
-    routes += make_routes(world, offset)
-    walks |= make_walks(world, offset)
-    parts.append(visual)
-    offset += len(visual)
+    made, walked = make_routes(world, offset), make_walks(world, offset)
+    count = len(world.images)
+    if mirror:
+      made += [route.mirror(count) for route in made]
+      walked |= {
+        image + count: tuple(walk.mirror(count) for walk in several)
+        for image, several in walked.items()
+      }
+    routes += made
+    walks |= walked
+    for is_mirrored in (False, True)[: 1 + mirror]:
+      parts.append(
+        _load_visual(folder, model, pathlib.Path(cache), is_mirrored)
+      )
+    offset += count * (1 + mirror)
     print(
       f'read world {number + 1}/{len(folders)} {folder}: {offset} images,'
       f' {len(routes)} routes so far',
@@ -130,14 +167,20 @@ def _load_visual(
   folder: str | os.PathLike[str],
   model: pretrained_lib.Pretrained,
   cache: pathlib.Path,
+  is_mirrored: bool,
 ) -> np.ndarray:
   """Returns the visual tokens of a world, from `cache` if they are there."""
   header = world_lib.read_header(folder)
   key = f'{header["fingerprint"]["pixels"][:16]}-{model.fingerprint[:16]}'
+  if is_mirrored:
+    key += '-mirrored'
   path = cache / f'{key}.npy'
   if path.exists():
     return np.load(path)
-  visual = gallery_lib.encode_images(model, world_lib.read_pixels(folder))
+  pixels = world_lib.read_pixels(folder)
+  if is_mirrored:
+    pixels = pixels[:, :, ::-1]
+  visual = gallery_lib.encode_images(model, pixels)
   path.parent.mkdir(parents=True, exist_ok=True)
   part = path.with_suffix(f'.{os.getpid()}.part')
   with part.open('wb') as file:

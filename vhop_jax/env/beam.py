@@ -2,7 +2,7 @@
 
 A hypothesis is a chain without Backtrack. Its score is the policy's own
 log-probability, so a dead end shows by the backtrack gate of the state it
-leads to, and by what follows.
+leads to; and, where the policy knows absence, by that nothing follows.
 """
 
 from typing import Any
@@ -87,9 +87,10 @@ def search(
         score=stack_scores,
       ),
     )
-    extended = alive[:, :, None] + log_probs[:, :count].reshape(
-      rows, width, count
-    )
+    presence = policy_lib.compute_presence(scores, legal)
+    extended = alive[:, :, None] + (
+      log_probs[:, :count] + presence[:, None]
+    ).reshape(rows, width, count)
     alive, best = jax.lax.top_k(extended.reshape(rows, -1), width)
     alive = jnp.maximum(alive, _IMPOSSIBLE)
     parent, image = best // count, best % count

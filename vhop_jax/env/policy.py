@@ -31,11 +31,14 @@ class Scores:
     select: logits over the gallery.
     stop: logit of p_stop.
     backtrack: logit of p_bt.
+    absence: logit, beside those of the gallery, that no image goes on; None of
+      a policy that knows none. Only what compares chains looks at it.
   """
 
   select: Float[Array, 'B N']
   stop: Float[Array, 'B']
   backtrack: Float[Array, 'B']
+  absence: Float[Array, 'B'] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,6 +88,23 @@ def compute_log_probs(
   gates = jnp.stack([backtrack, stop], axis=1)
   gates = jnp.where(legal[:, count:], gates, -jnp.inf)
   return jnp.concatenate([select, gates], axis=1)
+
+
+def compute_presence(
+  scores: Scores, legal: Bool[Array, 'B A']
+) -> Float[Array, 'B']:
+  """Returns the log-probability that some image goes on.
+
+  That of a softmax over the legal images and absence. Where one image is
+  selected from states that differ, as along the chains of a beam, it says how
+  good the best of each is, which their own softmax does not.
+  """
+  if scores.absence is None:
+    return jnp.zeros(scores.stop.shape)
+  count = scores.select.shape[1]
+  select = jnp.where(legal[:, :count], scores.select, -jnp.inf)
+  total = jax.nn.logsumexp(select, axis=1)
+  return -jax.nn.softplus(scores.absence - total)
 
 
 def choose_greedily(

@@ -106,8 +106,12 @@ def make_policy(
       choice=jnp.take_along_axis(context.choices, top, axis=1)[:, 0],
     )
     stop, backtrack = apply(encoded, evidence, method='compute_gates')
+    absence = scale * apply(method='get_absence')
     return policy_lib.Scores(
-      select=scale * cosines, stop=stop, backtrack=backtrack
+      select=scale * cosines,
+      stop=stop,
+      backtrack=backtrack,
+      absence=jnp.broadcast_to(absence, stop.shape),
     )
 
   def advance(

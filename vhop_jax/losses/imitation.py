@@ -91,8 +91,13 @@ def compute_select_loss(
   targets: Targets,
   *,
   margin: float,
-) -> Float[Array, '']:
-  """Returns the mean InfoNCE of the states whose label is Select.
+  absence: Float[Array, ''] | None = None,
+) -> tuple[Float[Array, ''], Float[Array, '']]:
+  """Returns the InfoNCE of the states to select at, and of those to leave.
+
+  With `absence` one more candidate competes everywhere: that no image goes on
+  from here. It is the right one where the expert backtracks, so a cosine means
+  the same at every state, and a dead end shows by what it leads to.
 
   Args:
     cosines: of each state with the candidates.
@@ -100,6 +105,11 @@ def compute_select_loss(
     targets: the labels.
     margin: of the false-negative mask, see
       `contrastive.make_false_negative_mask`.
+    absence: cosine of that candidate, or None.
+
+  Returns:
+    The mean over the states whose label is Select, and that over the states
+    whose label is Backtrack, 0 without `absence`.
   """
   count = cosines.shape[2]
   flat = cosines.reshape(-1, count)
@@ -107,13 +117,26 @@ def compute_select_loss(
   safe = contrastive.make_false_negative_mask(
     *jax.lax.stop_gradient((flat, positives)), margin=margin
   )
-  losses = contrastive.info_nce(
-    scale * flat, positives, targets.competitor_mask.reshape(-1, count) & safe
-  )
+  competitors = targets.competitor_mask.reshape(-1, count)
   # The mask is of the expert's action: a mask of legal targets alone would
   # silently drop labels of other kinds.
-  is_select = targets.mask & (targets.kind == action_lib.SELECT)
-  return _mean(losses, is_select.reshape(-1))
+  is_select = (targets.mask & (targets.kind == action_lib.SELECT)).reshape(-1)
+  if absence is None:
+    losses = contrastive.info_nce(scale * flat, positives, competitors & safe)
+    return _mean(losses, is_select), jnp.zeros(())
+  is_left = (targets.mask & (targets.kind == action_lib.BACKTRACK)).reshape(-1)
+
+  def add(x: Array, last: Array) -> Array:
+    last = jnp.broadcast_to(last, is_left.shape)
+    return jnp.concatenate([x, last[:, None]], axis=1)
+
+  losses = contrastive.info_nce(
+    scale * add(flat, absence),
+    add(positives, is_left),
+    # Without a positive nothing is safe, and where one leaves all compete.
+    add(competitors & (safe | is_left[:, None]), jnp.asarray(True)),
+  )
+  return _mean(losses, is_select), _mean(losses, is_left)
 
 
 def compute_gate_loss(
@@ -121,18 +144,23 @@ def compute_gate_loss(
   backtrack: Float[Array, 'B T'],
   depth: Int[Array, 'B T'],
   targets: Targets,
+  *,
+  leave_share: float,
 ) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
-  """Returns the gates' cross-entropies, open and closed states weighing alike.
+  """Returns the gates' cross-entropies, with fixed shares of both sides.
 
-  Balanced, because one wrong turn on a gold image makes many more labels of
-  its kind. A gate has a label where it is legal, the backtrack gate only
-  where the expert does not stop.
+  Fixed, because one wrong turn on a gold image makes many more labels of its
+  kind. A gate has a label where it is legal, the backtrack gate only where the
+  expert does not stop.
 
   Args:
     stop: logits.
     backtrack: logits.
     depth: images on the stack.
     targets: the labels.
+    leave_share: weight of the states to backtrack from, in [0, 1]; the rest
+      is that of those to stay at, which every chain has more of. The stop
+      gate's sides weigh alike.
 
   Returns:
     The sum of both gates' losses, and for each gate the share of open and of
@@ -141,18 +169,22 @@ def compute_gate_loss(
   legal = targets.mask & (depth > 0)
   total = jnp.zeros(())
   named = {}
-  for name, logits, is_open, mask in (
-    ('stop', stop, targets.kind == action_lib.STOP, legal),
+  for name, logits, is_open, mask, share in (
+    ('stop', stop, targets.kind == action_lib.STOP, legal, 0.5),
     (
       'back',
       backtrack,
       targets.kind == action_lib.BACKTRACK,
       legal & (targets.kind != action_lib.STOP),
+      leave_share,
     ),
   ):
     losses = optax.sigmoid_binary_cross_entropy(logits, is_open)
-    for side, where in (('on', is_open), ('off', ~is_open)):
-      total += 0.5 * _mean(losses, mask & where)
+    for side, where, weight in (
+      ('on', is_open, share),
+      ('off', ~is_open, 1 - share),
+    ):
+      total += weight * _mean(losses, mask & where)
       right = (logits > 0) == is_open
       named[f'{name}_{side}'] = _mean(right.astype(jnp.float32), mask & where)
   return total, named

@@ -21,6 +21,7 @@ from vhop_jax.typing import Params
 
 CHECKPOINTS = pathlib.Path(__file__).parent.parent / 'checkpoints'
 SHIPPED = {'tiny': CHECKPOINTS / 'tiny.safetensors'}
+SHIPPED_ROUTERS = {'tiny': CHECKPOINTS / 'tiny_router.safetensors'}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,6 +183,7 @@ def make_router(
     gate = router_lib.GateHead(module.gate_size)
     depth = jnp.zeros(1, jnp.int32)
     return {
+      'absence': router_lib.AbsenceHead().init(rng),
       'depth': router_lib.DepthEmbedding(config.hidden_size).init(rng, depth),
       'select': router_lib.SelectHead(inverse_temperature).init(rng, state),
       'stop': gate.init(rng_stop, state, evidence),
@@ -227,13 +229,14 @@ def load_router(
   """Loads a router.
 
   Args:
-    path: a file of `save_router`.
+    path: a file of `save_router`, or 'tiny' for the one in this package.
     embedder: the embedding model that it was trained from.
 
   Raises:
     DataError: the file is missing, damaged, of another size, or was trained
       from another embedding model.
   """
+  path = SHIPPED_ROUTERS.get(str(path), pathlib.Path(path))
   params, metadata = parameter_file.load_params(path)
   if not {'inverse_temperature', 'has_gates'} <= set(metadata):
     raise errors.DataError(

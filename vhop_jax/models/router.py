@@ -31,6 +31,7 @@ MAX_DEPTH = 8  # Greater depths are taken for this one.
 EVIDENCE_SIZE = 2 * EVIDENCE_IMAGES + MAX_DEPTH + 4
 
 _MAX_LOG_SCALE = 4.6  # ln 100, CLIP's bound on the inverse temperature.
+_ABSENCE = 0.5  # Cosine of absence at the start.
 _CLOSED_LOGIT = -4.0  # A gate's logit at the start: p = 0.02.
 # Bring evidence near 1: a tenth is much between two cosines.
 _COSINE_UNIT = 0.1
@@ -67,14 +68,21 @@ def _init_identity(
   return jnp.eye(shape[0], dtype=dtype)
 
 
+def take_cache(
+  cache: decoder_lib.Cache, rows: Int[Array, 'P']
+) -> decoder_lib.Cache:
+  """Returns the cache of some rows, in that order; they may repeat."""
+  taken: decoder_lib.Cache = dataclasses.replace(
+    cache, k=cache.k[:, rows], v=cache.v[:, rows], mask=cache.mask[rows]
+  )
+  return taken
+
+
 def take_context(context: Context, rows: Int[Array, 'P']) -> Context:
   """Returns the context of some rows, in that order; they may repeat."""
-  cache = context.cache
   return Context(
     state=context.state[rows],
-    cache=dataclasses.replace(
-      cache, k=cache.k[:, rows], v=cache.v[:, rows], mask=cache.mask[rows]
-    ),
+    cache=take_cache(context.cache, rows),
     position=context.position[rows],
   )
 
@@ -111,6 +119,18 @@ class SelectHead(nn.Module):
     flat = states.reshape(-1, size) @ kernel
     queries = embedder_lib.normalize(flat).reshape(states.shape)
     return queries, compute_scale(log_scale)
+
+
+class AbsenceHead(nn.Module):
+  """Holds the cosine above which an image goes on from a state."""
+
+  @nn.compact
+  def __call__(self) -> Float[Array, '']:
+    """Returns the cosine."""
+    cosine: Array = self.param(
+      'cosine', nn.initializers.constant(_ABSENCE), (), jnp.float32
+    )
+    return cosine
 
 
 class DepthEmbedding(nn.Module):
@@ -200,6 +220,8 @@ def compute_evidence(
   best, _ = jax.lax.top_k(
     jnp.pad(known, widths, constant_values=-1.0), EVIDENCE_IMAGES
   )
+  # XLA would merge the slices below into the search and sort everything.
+  best = jax.lax.optimization_barrier(best)
   log_probs = jax.nn.log_softmax(logits, axis=-1)
   entropy = -jnp.sum(
     jnp.where(candidate_mask, jnp.exp(log_probs) * log_probs, 0.0), axis=-1
@@ -257,6 +279,7 @@ class Router(nn.Module):
     self.state = embedder_lib.TextEncoder(self.config)
     self.gallery = embedder_lib.TextEncoder(self.config)
     self.select = SelectHead(self.inverse_temperature)
+    self.absence = AbsenceHead()
     self.depth = DepthEmbedding(self.config.hidden_size)
     self.stop = GateHead(self.gate_size)
     self.backtrack = GateHead(self.gate_size)
@@ -273,6 +296,10 @@ class Router(nn.Module):
     """Returns norm(W s) and 1 / tau."""
     return self.select(states)
 
+  def get_absence(self) -> Float[Array, '']:
+    """Returns the cosine of the candidate that stands for no image."""
+    return self.absence()
+
   def compute_gates(
     self, states: Float[Array, '*B D'], evidence: Float[Array, '*B E']
   ) -> tuple[Float[Array, '*B'], Float[Array, '*B']]:
@@ -284,9 +311,11 @@ class Router(nn.Module):
     prefix: sequence_lib.Sequence,
     segment: sequence_lib.Sequence,
     query_visual: Float[Array, 'B M D'],
-    depth: Int[Array, 'B T'],
-    top_visual: Float[Array, 'B T M D'],
-  ) -> Float[Array, 'B T+1 D']:
+    depth: Int[Array, 'R T'],
+    top_visual: Float[Array, 'R T M D'],
+    *,
+    rows: Int[Array, 'R'] | None = None,
+  ) -> Float[Array, 'R T+1 D']:
     """Returns the states of whole trajectories by one parallel pass.
 
     Args:
@@ -295,53 +324,68 @@ class Router(nn.Module):
       query_visual: visual tokens of the query images.
       depth: images on the stack after each decision.
       top_visual: visual tokens of the topmost, or of the query image.
+      rows: which of the B queries each trajectory belongs to, so that many of
+        one query share its prefix; None for one of each.
     """
-    b, t, m, d = top_visual.shape
+    r, t, m, d = top_visual.shape
     length, size = prefix.tokens.shape[1], segment.tokens.shape[1]
     first = find_next_position(prefix.positions, prefix.mask)
+    if rows is not None:
+      first = first[rows]
     step = find_next_position(segment.positions, segment.mask)[0]
     starts = first[:, None] + step * jnp.arange(t)[None]
     positions = (
       starts[:, None, :, None] + jnp.asarray(segment.positions)[:, :, None, :]
     )
-    offsets = m * (1 + jnp.arange(t))[:, None]
+    offsets = m * jnp.arange(t)[:, None]
     index = jnp.asarray(segment.visual_index)
     index = jnp.where(index >= 0, index + offsets, index).reshape(-1)
 
     def tile(x: Array) -> Array:
       return jnp.broadcast_to(
-        jnp.tile(jnp.asarray(x)[0], t)[None], (b, t * size)
+        jnp.tile(jnp.asarray(x)[0], t)[None], (r, t * size)
       )
 
     tail = sequence_lib.Sequence(
       tokens=tile(segment.tokens),
-      positions=positions.reshape(b, 3, t * size),
+      positions=positions.reshape(r, 3, t * size),
       mask=tile(segment.mask),
-      visual_index=jnp.broadcast_to(index[None], (b, t * size)),
+      visual_index=jnp.broadcast_to(index[None], (r, t * size)),
+    )
+    visual = top_visual.reshape(r, t * m, d)
+    shift = (
+      jnp.zeros((r, t, size, d))
+      .at[:, :, -1]
+      .set(self.depth(jnp.asarray(depth)))
+      .reshape(r, t * size, d)
+    )
+    last = embedder_lib.find_last(jnp.asarray(prefix.mask))[:, None]
+    ends = jnp.broadcast_to((size * (1 + jnp.arange(t)) - 1)[None], (r, t))
+    if rows is not None:
+      cache = decoder_lib.make_cache(
+        self.config, len(prefix.tokens), length + t * size
+      )
+      hidden, filled = self.state(prefix, query_visual, cache)
+      assert filled is not None
+      first_states = embedder_lib.take_rows(hidden, last)[rows]
+      hidden, _ = self.state(tail, visual, take_cache(filled, rows), shift)
+      states = embedder_lib.take_rows(hidden, ends)
+      return jnp.concatenate([first_states, states], axis=1)
+    tail = dataclasses.replace(
+      tail,
+      visual_index=jnp.where(
+        tail.visual_index >= 0, tail.visual_index + m, tail.visual_index
+      ),
     )
     sequence: sequence_lib.Sequence = jax.tree.map(
       lambda x, y: jnp.concatenate([x, y], axis=-1), prefix, tail
     )
-    visual = jnp.concatenate(
-      [query_visual, top_visual.reshape(b, t * m, d)], axis=1
+    hidden, _ = self.state(
+      sequence,
+      jnp.concatenate([query_visual, visual], axis=1),
+      shift=jnp.pad(shift, ((0, 0), (length, 0), (0, 0))),
     )
-    shift = (
-      jnp.zeros((b, t, size, d))
-      .at[:, :, -1]
-      .set(self.depth(jnp.asarray(depth)))
-    )
-    shift = jnp.pad(
-      shift.reshape(b, t * size, d), ((0, 0), (length, 0), (0, 0))
-    )
-    hidden, _ = self.state(sequence, visual, shift=shift)
-    ends = length + size * (1 + jnp.arange(t)) - 1
-    places = jnp.concatenate(
-      [
-        embedder_lib.find_last(jnp.asarray(prefix.mask))[:, None],
-        jnp.broadcast_to(ends[None], (b, t)),
-      ],
-      axis=1,
-    )
+    places = jnp.concatenate([last, length + ends], axis=1)
     return embedder_lib.take_rows(hidden, places)
 
   def start(

@@ -76,8 +76,11 @@ def replay(
     budget: of the rollouts; the actions may be fewer.
     forgets: as in `env.state.step`.
   """
+  query = jnp.asarray(batch['query_candidate'])
+  if 'row' in batch:
+    query = query[batch['row']]
   start = state_lib.start(
-    batch['query_candidate'],
+    query,
     num_images=len(batch['candidate_mask']),
     budget=budget,
     gallery_mask=jnp.asarray(batch['candidate_mask']),
@@ -110,6 +113,7 @@ def encode(
     model: the router.
     params: its parameters.
     batch: as `routes.make_batches` gives; only what was decided is read of it.
+      With `row` int [R] there are R trajectories, each of that query.
     gallery: embeddings of the candidates.
     budget: decisions of a rollout, of which the gates are told the rest.
     forgets: as in `env.state.step`.
@@ -117,8 +121,8 @@ def encode(
       states read.
     rng: of the noise; None only without any.
   """
-  apply = lambda *args, method: model.module.apply(  # noqa: E731
-    {'params': params}, *args, method=method
+  apply = lambda *args, **kwargs: model.module.apply(  # noqa: E731
+    {'params': params}, *args, **kwargs
   )
   states = replay(batch, budget=budget, forgets=forgets)
   b, t = batch['action'].shape
@@ -137,6 +141,7 @@ def encode(
     query_visual,
     states.depth[:, 1:],
     top_visual[:, :-1],
+    rows=batch.get('row'),
     method='encode_states',
   )
   queries, scale = apply(hidden, method='make_queries')
@@ -190,6 +195,8 @@ def make_loss(
   noise: float,
   false_negative_margin: float,
   gate_weight: float,
+  leave_share: float,
+  absence_weight: float,
   forgets: bool,
   budget: int,
 ) -> Any:
@@ -201,6 +208,8 @@ def make_loss(
     noise: standard deviation of what is added to the visual tokens.
     false_negative_margin: see `contrastive.make_false_negative_mask`.
     gate_weight: of the gates' loss beside that of the selection.
+    leave_share: see `imitation.compute_gate_loss`.
+    absence_weight: of the loss of states that nothing goes on from.
     forgets: as in `env.state.step`.
     budget: decisions of a rollout.
 
@@ -234,8 +243,15 @@ def make_loss(
       equals=equals,
       forgets=forgets,
     )
-    total = imitation.compute_select_loss(
-      encoded.cosines, encoded.scale, targets, margin=false_negative_margin
+    absence = None
+    if absence_weight:
+      absence = model.module.apply({'params': params}, method='get_absence')
+    total, absence_loss = imitation.compute_select_loss(
+      encoded.cosines,
+      encoded.scale,
+      targets,
+      margin=false_negative_margin,
+      absence=absence,
     )
     depth = encoded.states.depth
     named = imitation.compute_recalls(
@@ -244,9 +260,17 @@ def make_loss(
     if not gate_weight:
       return total, named
     gate_loss, shares = imitation.compute_gate_loss(
-      encoded.stop, encoded.backtrack, depth, targets
+      encoded.stop,
+      encoded.backtrack,
+      depth,
+      targets,
+      leave_share=leave_share,
     )
     named |= {'select': total, 'gate': gate_loss, **shares}
-    return total + gate_weight * gate_loss, named
+    total += gate_weight * gate_loss
+    if absence_weight:
+      named['absence'] = absence_loss
+      total += absence_weight * absence_loss
+    return total, named
 
   return loss

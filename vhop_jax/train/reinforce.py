@@ -35,19 +35,19 @@ STATISTICS = (
 
 
 def take_queries(
-  batch: train_state_lib.Batch, rows: Int[Array, 'R']
+  batch: train_state_lib.Batch, queries: Int[Array, 'Q']
 ) -> dict[str, Any]:
-  """Returns a batch with some of its queries, which may repeat.
+  """Returns a batch that asks some of its queries.
 
   Args:
     batch: as `routes.make_batches` gives.
-    rows: which.
+    queries: which.
 
   Returns:
-    All that `objective.encode` reads but the actions.
+    All that `objective.encode` reads but the trajectories.
   """
   taken = {
-    name: jnp.asarray(value)[rows]
+    name: jnp.asarray(value)[queries]
     for name, value in batch.items()
     if name.startswith('prefix/') or name in ('query_candidate', 'query_visual')
   }
@@ -73,7 +73,7 @@ def compute_log_probs(
   Args:
     model: the router.
     params: its parameters.
-    batch: of `take_queries`, with `action`.
+    batch: of `take_queries`, with `action` and `row`.
     gallery: embeddings of the candidates.
     budget: decisions of a rollout.
     forgets: as in `env.state.step`.
@@ -104,6 +104,7 @@ def make_collect(
   budget: int,
   forgets: bool,
   gate_complements: bool,
+  queries: int,
   rollouts: int,
   groups: int,
   decision_penalty: float,
@@ -114,16 +115,17 @@ def make_collect(
 ) -> online.Collect:
   """Makes the function that rolls a policy out and rewards what it reaches.
 
-  All queries of a batch are rolled out; those that teach most are kept: first
-  groups in which some rollouts succeed, then such as differ in reward only.
-  So degenerate groups, which teach nothing, are replaced by others as far as
-  the batch has any, and the rest is masked.
+  More queries are rolled out than are kept: first come groups in which some
+  rollouts succeed, then such as differ in reward only. So degenerate groups,
+  which teach nothing, are replaced by others as far as there are any, and the
+  rest is masked.
 
   Args:
     model: the router.
     budget: T, decisions.
     forgets: as in `env.state.step`.
     gate_complements: as in `policy.compute_log_probs`.
+    queries: of a batch that are rolled out; the others lend their families.
     rollouts: G, of each query.
     groups: queries that are kept.
     decision_penalty: lambda, what a decision costs.
@@ -133,8 +135,9 @@ def make_collect(
     reference: parameters of the policy to stay close to, or None.
 
   Returns:
-    A `Collect` whose arrays are, for R = groups x rollouts: row int [R], the
-    query of each rollout; action int [R, T]; old_log_prob and, with a
+    A `Collect` whose arrays are, for R = groups x rollouts: kept int [groups],
+    the queries; row int [R], which of them a rollout belongs to; action int
+    [R, T]; old_log_prob and, with a
     reference, reference_log_prob float [R, T]; decision_mask bool [R, T];
     advantage float [R]; and each of `STATISTICS`, a scalar.
   """
@@ -144,14 +147,15 @@ def make_collect(
     params: Params, batch: train_state_lib.Batch, rng: Array
   ) -> dict[str, Array]:
     visual = jnp.asarray(batch['candidate_visual'])
-    count, queries = visual.shape[0], batch['query_visual'].shape[0]
+    count = visual.shape[0]
     gallery = objective.embed_candidates(model, params, visual)
+    asked = take_queries(batch, jnp.arange(queries))
     context = router_policy.start(
       model.module,
       params,
-      sequence_lib.from_batch('prefix', batch),
+      sequence_lib.from_batch('prefix', asked),
       segment,
-      jnp.asarray(batch['query_visual']),
+      asked['query_visual'],
       budget=budget,
     )
     repeated = jnp.repeat(jnp.arange(queries), rollouts)
@@ -159,7 +163,7 @@ def make_collect(
       router_policy.make_policy(model.module, params, segment, visual, gallery),
       router_policy.take_context(context, repeated),
       state_lib.start(
-        jnp.asarray(batch['query_candidate'])[repeated],
+        asked['query_candidate'][repeated],
         num_images=count,
         budget=budget,
         gallery_mask=jnp.asarray(batch['candidate_mask']),
@@ -195,7 +199,8 @@ def make_collect(
     kinds = action_lib.find_kind(made.action, count)
     backtracks = made.mask & (kinds == action_lib.BACKTRACK)
     arrays = {
-      'row': repeated[rows],
+      'kept': kept,
+      'row': jnp.repeat(jnp.arange(groups), rollouts),
       'action': jnp.where(
         made.mask[rows], made.action[rows], action_lib.make_stop(count)
       ),
@@ -214,7 +219,7 @@ def make_collect(
       arrays['reference_log_prob'] = compute_log_probs(
         model,
         reference,
-        {**take_queries(batch, arrays['row']), 'action': arrays['action']},
+        {**take_queries(batch, kept), **arrays},
         gallery,
         budget=budget,
         forgets=forgets,
@@ -265,7 +270,11 @@ def make_loss(
     log_probs = compute_log_probs(
       model,
       params,
-      {**take_queries(batch, batch['row']), 'action': batch['action']},
+      {
+        **take_queries(batch, batch['kept']),
+        'row': batch['row'],
+        'action': batch['action'],
+      },
       gallery,
       budget=budget,
       forgets=forgets,
@@ -298,10 +307,12 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   Raises:
     UsageError: a setting is out of range, or the router has no gates.
   """
-  if not 1 <= config.collect.groups <= config.data.batch_size:
+  sizes = (1, config.collect.groups, config.collect.queries)
+  if sorted((*sizes, config.data.batch_size))[:3] != list(sizes):
     raise errors.UsageError(
-      f'collect.groups={config.collect.groups}: choose 1 to data.batch_size='
-      f'{config.data.batch_size}'
+      f'collect.groups={config.collect.groups} and collect.queries='
+      f'{config.collect.queries}: choose 1 <= groups <= queries <='
+      f' data.batch_size={config.data.batch_size}'
     )
   if config.collect.rollouts < 2:
     raise errors.UsageError(

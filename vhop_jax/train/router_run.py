@@ -148,7 +148,11 @@ def open_run(
   for other in worlds:
     routing.check_other_world(other, config.dev)
   routes = routes_lib.load_routes(
-    worlds, model.embedder, cache=folder / 'visual'
+    # Runs that lie side by side encode a world once.
+    worlds,
+    model.embedder,
+    cache=folder.parent / 'visual',
+    mirror=config.mirror,
   )
   return RouterRun(
     config=config,

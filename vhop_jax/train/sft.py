@@ -14,7 +14,7 @@ from vhop_jax.train import router_run
 # With the gallery side frozen; then of both sides.
 PHASES = ('warmup', 'joint')
 # What has nothing to learn from chains that never turn back.
-_GATED = ('stop', 'backtrack', 'depth')
+_GATED = ('stop', 'backtrack', 'depth', 'absence')
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
