@@ -52,6 +52,9 @@ def run(workdir, worlds, embedder_file, **changes):
     **{f'{stage}.evaluate_every': 0 for stage in STAGES},
     **{f'{stage}.mesh.data': 1 for stage in STAGES},
     'evaluate.budget': 5,
+    'sft.warmup_optimizer.warmup_steps': 0,
+    'imitation.imitation_optimizer.warmup_steps': 0,
+    'reinforce.reinforce_optimizer.warmup_steps': 0,
     **changes,
   }
   return command.run_stage('experiment:quickstart', workdir, values)

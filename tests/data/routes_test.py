@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 
+import jax
 import numpy as np
 import pytest
 
@@ -159,6 +160,41 @@ def test_worlds_are_joined_and_encoded_once(
   assert again.routes == made.routes
   files = sorted((tmp_path / 'visual').iterdir())
   assert [path.suffix for path in files] == ['.npy'] * 2
+
+
+def test_mirrored_world_comes_after_each_world(
+  world, folder, other_folder, embedder, tmp_path
+):
+  made = routes_lib.load_routes(
+    [folder, other_folder], embedder, cache=tmp_path / 'visual', mirror=True
+  )
+  count, queries = len(world.images), len(world.queries)
+  pixels = world_lib.read_pixels(folder)
+  np.testing.assert_allclose(
+    made.visual[count : 2 * count],
+    gallery_lib.encode_images(embedder, pixels[:, :, ::-1]),
+    atol=1e-5,
+  )
+  for number in range(queries):
+    plain, mirrored = made[number], made[queries + number]
+    assert [hop.colour for hop in plain.hops] == [
+      hop.colour for hop in mirrored.hops
+    ]
+    for hop, other in zip(plain.hops, mirrored.hops, strict=True):
+      assert {hop.relation, other.relation} == {'leftof', 'rightof'}
+    words = re.findall(r'(left|right) of an? (\w+)', mirrored.instruction)
+    assert [f'{side}of' for side, _ in words] == [
+      hop.relation for hop in mirrored.hops
+    ]
+    for name in ('chains', 'equals', 'answers', 'family', 'query_image'):
+      moved = jax.tree.map(lambda i: i + count, getattr(plain, name))
+      assert getattr(mirrored, name) == moved
+    walks = [made.walks[route.query_image] for route in (plain, mirrored)]
+    assert len(walks[0]) == len(walks[1])
+  # The next world begins after both.
+  other = world_lib.load_world(other_folder)
+  first = made[2 * queries]
+  assert first.query_image == 2 * count + other.index(other.queries[0].image)
 
 
 def test_worlds_of_several_lengths_join(

@@ -1,5 +1,6 @@
 """Holds the beam equal to a plain Python search, and to trying everything."""
 
+import dataclasses
 import itertools
 
 import jax
@@ -9,7 +10,7 @@ import pytest
 
 from tests.env import oracle
 from tests.env.random_policy import RandomPolicy
-from vhop_jax.env import beam
+from vhop_jax.env import beam, policy
 from vhop_jax.env import state as state_lib
 
 BATCH, IMAGES, BUDGET = 10, 8, 5
@@ -104,3 +105,21 @@ def test_a_wide_beam_finds_the_best_of_all_chains():
       best = max(best, (total, chain))
   assert tuple(made.stack[0, 0][made.stack[0, 0] >= 0].tolist()) == best[1]
   np.testing.assert_allclose(made.log_prob[0, 0], best[0], atol=1e-4)
+
+
+def test_absence_lowers_chains_that_nothing_goes_on_from():
+  scores = policy.Scores(
+    select=jnp.array([[2.0, 1.0, 5.0]]),
+    stop=jnp.zeros(1),
+    backtrack=jnp.zeros(1),
+    absence=jnp.array([1.5]),
+  )
+  legal = jnp.array([[True, True, False, True, True]])
+  e = np.exp
+  np.testing.assert_allclose(
+    policy.compute_presence(scores, legal),
+    [np.log((e(2) + e(1)) / (e(2) + e(1) + e(1.5)))],
+    rtol=1e-5,
+  )
+  without = dataclasses.replace(scores, absence=None)
+  assert policy.compute_presence(without, legal).tolist() == [0.0]

@@ -172,6 +172,28 @@ def test_parallel_pass_is_each_sequence_read_anew(
       np.testing.assert_allclose(normalize(states[row, t]), expected, atol=1e-4)
 
 
+def test_trajectories_of_one_query_may_share_its_prefix(
+  apply, router, prefix, visual
+):
+  tops = visual[np.array([[2, 3, 4], [5, 6, 5], [1, 0, 2]])]
+  depth = np.array([[1, 2, 3], [1, 2, 1], [1, 2, 3]])
+  rows = np.array([1, 0, 1])
+  segment = router.embedder.maker.segment()
+  shared = apply(
+    router.params,
+    prefix,
+    segment,
+    visual[:2],
+    depth,
+    tops,
+    rows=rows,
+    method='encode_states',
+  )
+  repeated = jax.tree.map(lambda x: x[rows], prefix)
+  alone = encode(apply, router, repeated, visual[:2][rows], tops, depth)
+  np.testing.assert_allclose(shared, alone, atol=1e-4)
+
+
 def test_cached_reading_equals_the_parallel_pass(apply, router, prefix, visual):
   tops = visual[np.array([[2, 3, 4], [5, 6, 5]])]
   depth = np.array([[1, 2, 3], [1, 2, 1]])

@@ -1,5 +1,7 @@
 """Tests reinforcement learning from its rollouts to its command line."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +18,19 @@ WIDTH, IMAGES, BUDGET = 32, 9, 5
 CANDIDATES, ROLLOUTS, QUERIES = 18, 6, 2
 BACK, STOP = CANDIDATES, CANDIDATES + 1
 POLICY = {'budget': BUDGET, 'forgets': False}
+
+
+@pytest.fixture(scope='module')
+def open_router(router):
+  """Returns a router whose gates are open about as often as not."""
+  params = dict(router.params)
+  for name in ('stop', 'backtrack'):
+    logit = params[name]['logit']
+    params[name] = {
+      **params[name],
+      'logit': {'kernel': 0.02 * logit['kernel'], 'bias': np.zeros(1, 'f4')},
+    }
+  return dataclasses.replace(router, params=params, has_gates=True)
 
 
 @pytest.fixture(scope='module')

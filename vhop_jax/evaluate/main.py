@@ -450,17 +450,19 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
   main_row = name_router([*routers][-1]) if routers else _BASELINE_ROW
   judges = [failures_lib.Judge(source.world) for source in test]
-  failures: results_lib.Failures | None = None
+  failures: dict[str, results_lib.Failures] = {}
   drawn: list[Any] = []
-  if routers:
-    pairs = list(zip(judges, measured.trajectories[main_row], strict=True))
-    failures = cast(
+  for stage in routers:
+    name = name_router(stage)
+    pairs = list(zip(judges, measured.trajectories[name], strict=True))
+    failures[name] = cast(
       results_lib.Failures,
-      {'name': main_row, **failures_lib.compute_breakdown(pairs)},
+      {'name': name, **failures_lib.compute_breakdown(pairs)},
     )
-    drawn = strips.choose_trajectories(
-      pairs, right=config.right, wrong=config.wrong
-    )
+    if name == main_row:
+      drawn = strips.choose_trajectories(
+        pairs, right=config.right, wrong=config.wrong
+      )
   pixels = {
     id(judge): world_lib.read_pixels(path)
     for judge, path in zip(judges, folders[main_set], strict=True)
@@ -475,7 +477,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     'main_row': main_row,
     'more_tables': tables,
     'teacher_forced': measured.recalls,
-    'failures': failures,
+    'failures': failures.get(main_row),
     'curves': _read_curves(config.training.to_dict(), experiments.STAGES),
     'run': _describe_run(config, embedder, test, time.monotonic() - started),
   }
@@ -500,8 +502,8 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     rows = next(table['rows'] for table in tables if table['title'] == name)
     print(report.format_table(rows))
   print(report.format_recalls(measured.recalls))
-  if failures:
-    print(report.format_failures(failures))
+  for name, breakdown in failures.items():
+    print(f'{name}: {report.format_failures(breakdown)}')
   print(f'the report: {paths.html}')
 
 
