@@ -167,7 +167,8 @@ def test_route_answers_a_query_and_draws_it(
   assert 'query 0_' in out
   assert ' 1 select 000' in out
   assert '; valid: 000' in out
-  assert Image.open(tmp_path / 'x' / 'r.png').width > 300
+  with Image.open(tmp_path / 'x' / 'r.png') as picture:
+    assert picture.width > 300
   code, _, err = run(capsys, *command, '--query=9_x')
   assert code == 2
   assert "no query '9_x'" in err

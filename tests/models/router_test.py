@@ -179,16 +179,11 @@ def test_trajectories_of_one_query_may_share_its_prefix(
   depth = np.array([[1, 2, 3], [1, 2, 1], [1, 2, 3]])
   rows = np.array([1, 0, 1])
   segment = router.embedder.maker.segment()
-  shared = apply(
-    router.params,
-    prefix,
-    segment,
-    visual[:2],
-    depth,
-    tops,
-    rows=rows,
-    method='encode_states',
-  )
+  shared = quick.jit(
+    lambda *args: router.module.apply(
+      {'params': router.params}, *args, rows=rows, method='encode_states'
+    )
+  )(prefix, segment, visual[:2], depth, tops)
   repeated = jax.tree.map(lambda x: x[rows], prefix)
   alone = encode(apply, router, repeated, visual[:2][rows], tops, depth)
   np.testing.assert_allclose(shared, alone, atol=1e-4)
