@@ -30,7 +30,7 @@ def get_config(arg=None):
   # Beyond the paper: each training world a second time, as in a mirror.
   config.mirror = True
 
-  config.imitation_steps = 300
+  config.imitation_steps = 260
   config.data = dict(
     batch_size=64,
     family_size=10,
@@ -57,15 +57,15 @@ def get_config(arg=None):
     noise=0.2,
     false_negative_margin=0.1,
     gate_weight=1.0,
-    # Of the backtrack gate: a chain has more images to stay at than to leave.
-    leave_share=0.25,
+    # Weight of the images to leave, in the loss of the backtrack gate.
+    leave_share=0.5,
     # Beyond the paper: that no image goes on from a state competes too.
     absence_weight=1.0,
     forgets=False,
   )
   config.budget = 16
   config.imitation_optimizer = dict(
-    lr=5e-4,
+    lr=1e-3,
     b1=0.9,
     b2=0.98,
     weight_decay=0.05,
@@ -78,5 +78,5 @@ def get_config(arg=None):
   config.mesh = dict(data=-1, fsdp=1, tensor=1)
   config.log_every = 10
   config.checkpoint_every = 50
-  config.evaluate_every = 100
+  config.evaluate_every = 130
   return config.lock()

@@ -23,7 +23,7 @@ def get_config(arg=None):
   # Beyond the paper: each training world a second time, as in a mirror.
   config.mirror = True
 
-  config.reinforce_steps = 100
+  config.reinforce_steps = 60
   config.data = dict(
     # Queries whose families are the candidates of all.
     batch_size=48,
@@ -75,5 +75,5 @@ def get_config(arg=None):
   config.mesh = dict(data=-1, fsdp=1, tensor=1)
   config.log_every = 5
   config.checkpoint_every = 25
-  config.evaluate_every = 25
+  config.evaluate_every = 30
   return config.lock()
