@@ -120,16 +120,16 @@ def test_curves_of_reinforcement_stand_apart_from_those_before():
 
   first, second = experiments.make_curve_sections(
     {
-      'penalty_0': log(reward=0.5, success=0.5, decisions=6.0),
-      'penalty_0.02': log(reward=0.4, success=0.5, decisions=5.0),
+      'penalty_0': log(reward=0.5, rollout_success=0.5, success=0.6),
+      'penalty_0.02': log(reward=0.4, rollout_success=0.5, success=0.6),
       'imitation': log(loss=1.0, success=0.25),
       'warmup': log(loss=1.0),
     }
   )
   assert [c.title for c in first.charts] == [
-    'Reward', 'Success', 'Decisions |ρ|'
+    'Reward', 'Success of rollouts', 'Success on the dev world'
   ]  # fmt: skip
-  assert [c.title for c in second.charts] == ['Success']
+  assert [c.title for c in second.charts] == ['Success on the dev world']
   drawing = first.charts[0].draw(is_inline=True)
   assert 'penalty_0.02' in drawing
   assert 'imitation' not in drawing
