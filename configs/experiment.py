@@ -48,10 +48,10 @@ _ABLATIONS = ('quickstart', 'no_warmup', 'lambda_0', 'lambda_005')
 _PENALTIES = {'lambda_0': 0.0, 'lambda_005': 0.05}
 
 
-def _load(name, arg=None):
+def _load(name):
   """Returns the settings of a config file beside this one."""
   path = os.path.join(os.path.dirname(__file__), f'{name}.py')
-  return runpy.run_path(path)['get_config'](arg).to_dict()
+  return runpy.run_path(path)['get_config']().to_dict()
 
 
 def get_config(arg=None):

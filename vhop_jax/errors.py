@@ -1,6 +1,6 @@
 """Names the errors a user can cause and how an entry point reports them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import sys
 from typing import ClassVar
 
@@ -32,6 +32,21 @@ class Interrupted(VhopError):
   """Says that a signal stopped the program and how to go on."""
 
   exit_code: ClassVar[int] = INTERRUPTED_EXIT_CODE
+
+
+def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+  """Refuses a setting that is none of its choices.
+
+  Args:
+    name: of the setting, as it stands in a config.
+    value: what it was set to.
+    choices: what it may be.
+
+  Raises:
+    UsageError: it is something else.
+  """
+  if value not in choices:
+    raise UsageError(f'{name}={value!r}: choose {", ".join(choices)}')
 
 
 def print_error(message: str) -> None:

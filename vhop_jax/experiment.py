@@ -65,18 +65,26 @@ def find_result(
   return folder / name
 
 
+def _copy_section(
+  config: ml_collections.ConfigDict, name: str
+) -> ml_collections.ConfigDict:
+  """Returns a section with what all sections share, unlocked."""
+  settings = ml_collections.ConfigDict(config[name].to_dict())
+  settings.seed = config.seed
+  settings.embedder = config.embedder
+  settings.dev = str(pathlib.Path(config.worlds) / settings.dev)
+  return settings
+
+
 def _complete(
   config: ml_collections.ConfigDict, stage: str, router: str
 ) -> ml_collections.ConfigDict:
   """Returns a stage's config with what the experiment decides for it."""
-  settings = ml_collections.ConfigDict(config[stage].to_dict())
+  settings = _copy_section(config, stage)
   worlds = pathlib.Path(config.worlds)
-  settings.seed = config.seed
-  settings.embedder = config.embedder
   settings.worlds = ','.join(
     str(worlds / pattern) for pattern in settings.worlds.split(',')
   )
-  settings.dev = str(worlds / settings.dev)
   if 'router' in settings:
     settings.router = router
   return settings.lock()
@@ -85,13 +93,10 @@ def _complete(
 def _complete_evaluation(
   config: ml_collections.ConfigDict, folder: pathlib.Path
 ) -> ml_collections.ConfigDict:
-  settings = ml_collections.ConfigDict(config.evaluate.to_dict())
+  settings = _copy_section(config, 'evaluate')
   worlds = pathlib.Path(config.worlds)
-  settings.seed = config.seed
-  settings.embedder = config.embedder
   settings.experiment = config.experiment
   settings.settings = dict(config.settings)
-  settings.dev = str(worlds / settings.dev)
   settings.test_sets = tuple(
     (name, str(worlds / pattern)) for name, pattern in config.test_sets
   )

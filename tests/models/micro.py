@@ -61,14 +61,24 @@ def make_router(embedder, *, noise=0.1):
   )
 
 
-def open_gates(router, *, stop=-1.5, backtrack=0.0):
-  """Returns the router with gates that are often open."""
+def open_gates(router, *, stop=-1.5, backtrack=0.0, kernel_scale=1.0):
+  """Returns the router with gates that are often open.
+
+  Args:
+    router: a router.
+    stop: bias of that gate's logit.
+    backtrack: likewise.
+    kernel_scale: shrinks what the state and the evidence add to both.
+  """
   params = dict(router.params)
   for name, logit in (('stop', stop), ('backtrack', backtrack)):
     gate = params[name]
     params[name] = {
       **gate,
-      'logit': {**gate['logit'], 'bias': np.float32([logit])},
+      'logit': {
+        'kernel': kernel_scale * gate['logit']['kernel'],
+        'bias': np.float32([logit]),
+      },
     }
   return dataclasses.replace(router, params=params, has_gates=True)
 
@@ -84,3 +94,38 @@ def make_route(instruction, query_image, chain, equals, family):
     family=family,
     hops=('hop',) * len(chain),
   )
+
+
+def make_batch(embedder, made, *, images, family_size, decisions, turns=None):
+  """Returns a batch of these routes, in Grain's order.
+
+  Args:
+    embedder: lays out the prefixes.
+    made: the routes.
+    images: of the route set, with random visual tokens.
+    family_size: as in `routes.make_batches`.
+    decisions: likewise.
+    turns: likewise; None takes no wrong turn.
+  """
+  size = SETTINGS['tower']['num_tokens'], SETTINGS['decoder']['hidden_size']
+  visual = np.random.default_rng(0).normal(size=(images, *size))
+  return next(
+    routes.make_batches(
+      routes.RouteSet(tuple(made), visual.astype(np.float32)),
+      embedder.maker,
+      seed=0,
+      batch_size=len(made),
+      family_size=family_size,
+      max_text_tokens=24,
+      reword=False,
+      walk_frac=0.0,
+      decisions=decisions,
+      turns=turns or {'wrong_frac': 0.0, 'equal_frac': 0.0, 'deeper_frac': 0.0},
+      threads=1,
+    )
+  )
+
+
+def find_equal(a, b):
+  """Returns a tree that says which arrays of two trees are the same."""
+  return jax.tree.map(lambda x, y: bool(np.array_equal(x, y)), a, b)

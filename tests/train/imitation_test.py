@@ -6,14 +6,13 @@ import pytest
 
 from tests import command
 from tests.models import micro
-from vhop_jax.data import routes as routes_lib
 from vhop_jax.losses import imitation as loss_lib
 from vhop_jax.models import pretrained
 from vhop_jax.train import imitation, metrics, objective, router_run
 
 pytestmark = pytest.mark.usefixtures('quick_compile')
 
-WIDTH, IMAGES, BUDGET = 32, 9, 7
+IMAGES, BUDGET = 9, 7
 CANDIDATES = 18
 BACK, STOP = CANDIDATES, CANDIDATES + 1
 
@@ -21,26 +20,18 @@ BACK, STOP = CANDIDATES, CANDIDATES + 1
 @pytest.fixture(scope='module')
 def batch(embedder):
   """Returns demonstrations over nine images of one family."""
-  visual = np.random.default_rng(0).normal(size=(IMAGES, 2, WIDTH))
   family = tuple(range(IMAGES))
   routes = [
     micro.make_route('Find it.', 0, (1, 2, 3), ((4,), (), ()), family),
     micro.make_route('Go on.', 7, (3, 2, 1), ((), (6, 5), ()), family),
   ]
-  return next(
-    routes_lib.make_batches(
-      routes_lib.RouteSet(tuple(routes), visual.astype(np.float32)),
-      embedder.maker,
-      seed=0,
-      batch_size=2,
-      family_size=9,
-      max_text_tokens=24,
-      reword=False,
-      walk_frac=0.0,
-      decisions=BUDGET,
-      turns={'wrong_frac': 0.6, 'equal_frac': 0.5, 'deeper_frac': 0.3},
-      threads=1,
-    )
+  return micro.make_batch(
+    embedder,
+    routes,
+    images=IMAGES,
+    family_size=9,
+    decisions=BUDGET,
+    turns={'wrong_frac': 0.6, 'equal_frac': 0.5, 'deeper_frac': 0.3},
   )
 
 
@@ -137,9 +128,7 @@ def test_short_run_trains_all_but_the_gallery(
   assert program(tmp_path, evaluate_every=3) == 0
   made = pretrained.load_router(tmp_path / router_run.RESULT_FILE, embedder)
   assert made.has_gates
-  same = jax.tree.map(
-    lambda a, b: bool(np.array_equal(a, b)), made.params, router.params
-  )
+  same = micro.find_equal(made.params, router.params)
   assert all(jax.tree.leaves(same['gallery']))
   for name in ('select', 'stop', 'backtrack'):
     assert not all(jax.tree.leaves(same[name]))

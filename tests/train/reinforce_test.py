@@ -1,20 +1,18 @@
 """Tests reinforcement learning from its rollouts to its command line."""
 
-import dataclasses
-
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from tests import command
+from tests.models import micro
 from vhop_jax.data import routes as routes_lib
 from vhop_jax.models import pretrained
-from vhop_jax.train import metrics, objective, reinforce, router_run
+from vhop_jax.train import metrics, reinforce, router_run
 
 pytestmark = pytest.mark.usefixtures('quick_compile')
 
-WIDTH, IMAGES, BUDGET = 32, 9, 5
+IMAGES, BUDGET = 9, 5
 CANDIDATES, ROLLOUTS, QUERIES = 18, 6, 2
 BACK, STOP = CANDIDATES, CANDIDATES + 1
 POLICY = {'budget': BUDGET, 'forgets': False}
@@ -23,39 +21,19 @@ POLICY = {'budget': BUDGET, 'forgets': False}
 @pytest.fixture(scope='module')
 def open_router(router):
   """Returns a router whose gates are open about as often as not."""
-  params = dict(router.params)
-  for name in ('stop', 'backtrack'):
-    logit = params[name]['logit']
-    params[name] = {
-      **params[name],
-      'logit': {'kernel': 0.02 * logit['kernel'], 'bias': np.zeros(1, 'f4')},
-    }
-  return dataclasses.replace(router, params=params, has_gates=True)
+  return micro.open_gates(router, stop=0.0, backtrack=0.0, kernel_scale=0.02)
 
 
 @pytest.fixture(scope='module')
 def batch(embedder):
   """Returns two queries over nine images; almost any image is an answer."""
-  visual = np.random.default_rng(0).normal(size=(IMAGES, 2, WIDTH))
   family = tuple(range(IMAGES))
   routes = [
     routes_lib.Route('Find it.', 0, (), (), (1, 2, 3, 4), family, ('hop',) * 3),
     routes_lib.Route('Go on.', 7, (), (), (2,), family, ('hop',) * 2),
   ]
-  return next(
-    routes_lib.make_batches(
-      routes_lib.RouteSet(tuple(routes), visual.astype(np.float32)),
-      embedder.maker,
-      seed=0,
-      batch_size=QUERIES,
-      family_size=9,
-      max_text_tokens=24,
-      reword=False,
-      walk_frac=0.0,
-      decisions=BUDGET,
-      turns={'wrong_frac': 0.0, 'equal_frac': 0.0, 'deeper_frac': 0.0},
-      threads=1,
-    )
+  return micro.make_batch(
+    embedder, routes, images=IMAGES, family_size=9, decisions=BUDGET
   )
 
 
@@ -129,9 +107,6 @@ def test_rollouts_and_training_agree_on_log_probs(
   open_router, batch, gate_complements
 ):
   made = collect(open_router, batch, gate_complements=gate_complements)
-  gallery = objective.embed_candidates(
-    open_router, open_router.params, jnp.asarray(batch['candidate_visual'])
-  )
   log_probs = reinforce.compute_log_probs(
     open_router,
     open_router.params,
@@ -140,7 +115,6 @@ def test_rollouts_and_training_agree_on_log_probs(
       'row': made['row'],
       'action': made['action'],
     },
-    gallery,
     gate_complements=gate_complements,
     **POLICY,
   )
@@ -222,9 +196,7 @@ def test_short_run_trains_all_but_the_gallery(
   assert program(tmp_path, **changes) == 0
   made = pretrained.load_router(tmp_path / router_run.RESULT_FILE, embedder)
   assert made.has_gates
-  same = jax.tree.map(
-    lambda a, b: bool(np.array_equal(a, b)), made.params, open_router.params
-  )
+  same = micro.find_equal(made.params, open_router.params)
   assert all(jax.tree.leaves(same['gallery']))
   for name in ('select', 'stop', 'backtrack', 'state'):
     assert not all(jax.tree.leaves(same[name]))

@@ -21,7 +21,6 @@ WIDTH, IMAGES, TAU = 32, 8, 0.05
 @pytest.fixture(scope='module')
 def batch(embedder):
   """Returns a batch of three routes over eight images of one family."""
-  visual = np.random.default_rng(0).normal(size=(IMAGES, 2, WIDTH))
   family = tuple(range(IMAGES))
   routes = [
     micro.make_route('Find it.', 0, (1, 2, 3), ((4,), (), ()), family),
@@ -30,20 +29,8 @@ def batch(embedder):
     ),
     micro.make_route('Go on.', 7, (3, 2, 1), ((), (6, 5), ()), family),
   ]
-  return next(
-    routes_lib.make_batches(
-      routes_lib.RouteSet(tuple(routes), visual.astype(np.float32)),
-      embedder.maker,
-      seed=0,
-      batch_size=3,
-      family_size=3,
-      max_text_tokens=24,
-      reword=False,
-      walk_frac=0.0,
-      decisions=3,
-      turns={'wrong_frac': 0.0, 'equal_frac': 0.5, 'deeper_frac': 0.5},
-      threads=1,
-    )
+  return micro.make_batch(
+    embedder, routes, images=IMAGES, family_size=3, decisions=3
   )
 
 
@@ -199,17 +186,13 @@ def load_trained(workdir, embedder):
   ).params
 
 
-def is_equal(a, b):
-  return jax.tree.map(lambda x, y: bool(np.array_equal(x, y)), a, b)
-
-
 def test_warm_up_trains_all_but_the_gallery(
   program, embedder, tmp_path, capsys
 ):
   assert program(tmp_path) == 0
   params = load_trained(tmp_path, embedder)
   before = pretrained.make_router(embedder, inverse_temperature=1 / TAU).params
-  same = is_equal(params, before)
+  same = micro.find_equal(params, before)
   assert all(jax.tree.leaves(same['gallery']))
   assert not same['select']['kernel']
   assert not any(jax.tree.leaves(same['state']['decoder']['layers']))
@@ -228,7 +211,7 @@ def test_demonstrations_train_the_gates(program, embedder, tmp_path, capsys):
   made = pretrained.load_router(tmp_path / router_run.RESULT_FILE, embedder)
   assert made.has_gates
   before = pretrained.make_router(embedder, inverse_temperature=1 / TAU).params
-  same = is_equal(made.params, before)
+  same = micro.find_equal(made.params, before)
   for gate in ('stop', 'backtrack'):
     assert not same[gate]['logit']['kernel']
   rows = metrics.read_rows(tmp_path / 'warmup')
@@ -248,7 +231,9 @@ def test_joint_phase_trains_the_gallery_and_a_finished_run_stands(
   params = load_trained(tmp_path, embedder)
   before = embedder.params['text']
   assert not any(
-    jax.tree.leaves(is_equal(params['gallery'], before)['decoder']['layers'])
+    jax.tree.leaves(
+      micro.find_equal(params['gallery'], before)['decoder']['layers']
+    )
   )
   rows = metrics.read_rows(tmp_path / 'joint')
   assert {'set_success', 'hop1_r1', 'hop3_r2'} <= set(rows[-1])
@@ -256,7 +241,7 @@ def test_joint_phase_trains_the_gallery_and_a_finished_run_stands(
   assert program(tmp_path, **changes) == 0
   assert 'resuming at step 1 of 1' in capsys.readouterr().out
   assert all(
-    jax.tree.leaves(is_equal(load_trained(tmp_path, embedder), params))
+    jax.tree.leaves(micro.find_equal(load_trained(tmp_path, embedder), params))
   )
 
 

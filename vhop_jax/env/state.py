@@ -165,6 +165,12 @@ def step(state: State, action: Int[Array, 'B'], *, forgets: bool) -> State:
   )
 
 
+def flatten(states: State) -> State:
+  """Joins the first two axes of replayed states: [B, T] becomes [B x T]."""
+  flat: State = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), states)
+  return flat
+
+
 def replay(state: State, actions: Int[Array, 'B T'], *, forgets: bool) -> State:
   """Returns the states before each of the actions, along a second axis."""
 

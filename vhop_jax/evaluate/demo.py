@@ -38,12 +38,7 @@ def answer_query(
     DataError: a file is missing or damaged, or the world has no chains.
   """
   embedder = pretrained.load_embedder(embedder_name)
-  router = pretrained.load_router(router_name, embedder)
-  if not router.has_gates:
-    raise errors.UsageError(
-      f'{router_name} has no gates, so it never stops: give one trained by'
-      ' imitation or reinforcement'
-    )
+  router = pretrained.load_router(router_name, embedder, needs_gates=True)
   source = routing.load_gallery_source(folder, embedder)
   world = source.world
   if not world.spec.with_chains:
@@ -88,7 +83,7 @@ def _tell(
     )
   ended = 'stopped' if trajectory.ended == scores_lib.STOP else 'ran out'
   right = scores_lib.is_success(query, trajectory)
-  answer = trajectory.selected[-1] if trajectory.selected else 'nothing'
+  answer = scores_lib.answer_image(query, trajectory, 'last') or 'nothing'
   lines.append(
     f'{ended} on {answer}: {"right" if right else "wrong"}; valid:'
     f' {", ".join(query.answers)}'

@@ -15,7 +15,14 @@ import ml_collections
 import numpy as np
 
 from vhop_jax import errors
-from vhop_jax.evaluate import baselines, experiments, report, routing, strips
+from vhop_jax.evaluate import (
+  baselines,
+  experiments,
+  paper,
+  report,
+  routing,
+  strips,
+)
 from vhop_jax.evaluate import failures as failures_lib
 from vhop_jax.evaluate import hops as hops_lib
 from vhop_jax.evaluate import results as results_lib
@@ -137,7 +144,7 @@ def _list_routers(
     ' once',
     'last',
     lambda gallery: routing.route(router, gallery, budget=config.budget),
-    decoding='gates',
+    decoding=paper.GATES,
     has_gates=True,
     stage=stage,
     policy=_ROUTER,
@@ -149,7 +156,7 @@ def _list_routers(
     lambda gallery: routing.route(
       router, gallery, budget=config.budget, stops_at_hops=True
     ),
-    decoding='gates, stop at hops',
+    decoding=paper.GATES_AT_HOPS,
     has_gates=True,
     stage=stage,
     policy=_ROUTER,
@@ -310,14 +317,11 @@ def _make_result_rows(
   ]
 
 
-def _read_curves(
-  folders: Mapping[str, str], stages: Mapping[str, str]
-) -> list[results_lib.Curve]:
+def _read_curves(folders: Mapping[str, str]) -> list[results_lib.Curve]:
   """Reads the curves of every phase of training runs.
 
   Args:
     folders: by stage, a training run's folder or ''.
-    stages: what stages are called.
   """
   curves: list[results_lib.Curve] = []
   for stage, folder in folders.items():
@@ -327,7 +331,7 @@ def _read_curves(
     # A run's phases follow one another.
     for file in sorted(files, key=os.path.getmtime):
       records = metrics_lib.read_rows(file.parent)
-      name = stages[stage]
+      name = experiments.STAGES[stage]
       if file.parent.name != stage:
         name += f', {file.parent.name}'
       for title, key in (
@@ -423,9 +427,9 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     if config.routers.get(stage)
   }
   folders = find_test_sets(config.test_sets)
-  main_set, *others = folders
+  main_set = next(iter(folders))
   print('encoding the worlds ...', flush=True)
-  tables: list[results_lib.Table] = []
+  of_others: list[results_lib.Table] = []
   result_rows: list[experiments.ResultRow] = []
 
   def measure(
@@ -435,13 +439,12 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     return sources, _measure(config, embedder, routers, sources, name)
 
   _, of_dev = measure([config.dev], 'dev')
-  tables.append({'title': 'The dev world', 'rows': of_dev.rows})
   test, measured = measure(folders[main_set], main_set)
   for name in folders:
     sources, found = test, measured
     if name != main_set:
       sources, found = measure(folders[name], name)
-      tables.append({'title': name, 'rows': found.rows})
+      of_others.append({'title': name, 'rows': found.rows})
     count = sum(len(source.world.queries) for source in sources)
     result_rows += _make_result_rows(config, found, name, count)
   experiments.append_rows(
@@ -475,10 +478,13 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     ),
     'rows': measured.rows,
     'main_row': main_row,
-    'more_tables': tables,
+    'more_tables': [
+      {'title': 'The dev world', 'rows': of_dev.rows},
+      *of_others,
+    ],
     'teacher_forced': measured.recalls,
     'failures': failures.get(main_row),
-    'curves': _read_curves(config.training.to_dict(), experiments.STAGES),
+    'curves': _read_curves(config.training.to_dict()),
     'run': _describe_run(config, embedder, test, time.monotonic() - started),
   }
   paths = report.write_report(
@@ -497,10 +503,9 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     ),
   )
   print(report.format_table(measured.rows))
-  for name in others:
-    print(f'\n{name}')
-    rows = next(table['rows'] for table in tables if table['title'] == name)
-    print(report.format_table(rows))
+  for table in of_others:
+    print(f'\n{table["title"]}')
+    print(report.format_table(table['rows']))
   print(report.format_recalls(measured.recalls))
   for name, breakdown in failures.items():
     print(f'{name}: {report.format_failures(breakdown)}')

@@ -7,22 +7,17 @@ from vhop_jax.evaluate import charts
 from vhop_jax.evaluate.experiments import Section
 from vhop_jax.evaluate.failures import FAILURES
 from vhop_jax.evaluate.results import (
+  COLUMNS,
+  COMPARISONS,
   GLOSSARY,
   Results,
   Row,
   find_best,
+  get_scale,
   list_metrics,
 )
-from vhop_jax.evaluate.scores import (
-  COUNT_NUMBERS,
-  COUNTS,
-  METRICS,
-  Interval,
-)
+from vhop_jax.evaluate.scores import METRICS, Interval
 from vhop_jax.evaluate.strips import Panel
-
-COLUMNS = METRICS | COUNTS  # The heads of the tables.
-COMPARISONS = 'The same query under several policies'
 
 
 def make_markdown(
@@ -177,11 +172,6 @@ def make_experiments_markdown(
   parts.append('## Words')
   parts.append('\n'.join(f'- **{term}**: {text}' for term, text in GLOSSARY))
   return '\n\n'.join(parts) + '\n'
-
-
-def get_scale(metric: str) -> int:
-  """Gives what a metric is multiplied by to be shown: shares are percent."""
-  return 1 if metric in COUNT_NUMBERS else 100
 
 
 def _write_curves(results: Results, assets: Path) -> list[str]:

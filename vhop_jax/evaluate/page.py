@@ -11,9 +11,10 @@ from vhop_jax.evaluate import charts
 from vhop_jax.evaluate.experiments import Section
 from vhop_jax.evaluate.failures import FAILURES
 from vhop_jax.evaluate.figures import KIND_COLOURS, encode_jpeg
-from vhop_jax.evaluate.markdown import COLUMNS, COMPARISONS, get_scale
 from vhop_jax.evaluate.page_style import PAGE_STYLE
 from vhop_jax.evaluate.results import (
+  COLUMNS,
+  COMPARISONS,
   GLOSSARY,
   Failures,
   Results,
@@ -21,6 +22,7 @@ from vhop_jax.evaluate.results import (
   Target,
   TeacherForced,
   find_best,
+  get_scale,
   list_metrics,
 )
 from vhop_jax.evaluate.scores import COUNT_NUMBERS, METRICS, Interval

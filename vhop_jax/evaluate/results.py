@@ -5,9 +5,16 @@ Plain dicts, so that `metrics.json` is them and nothing else.
 
 from typing import Any, NotRequired, TypedDict
 
-from vhop_jax.evaluate.scores import METRICS, Interval
+from vhop_jax.evaluate.scores import (
+  COUNT_NUMBERS,
+  COUNTS,
+  METRICS,
+  Interval,
+)
 
 SCHEMA = 'vhop_jax.evaluate/1'
+COLUMNS = METRICS | COUNTS  # The heads of the tables.
+COMPARISONS = 'The same query under several policies'  # Head of the pictures.
 
 # Term and explanation, at the end of each report.
 GLOSSARY = (
@@ -127,6 +134,11 @@ class Results(TypedDict):
   targets: NotRequired[list[Target]]
   curves: NotRequired[list[Curve]]
   run: dict[str, Any]
+
+
+def get_scale(metric: str) -> int:
+  """Gives what a metric is multiplied by to be shown: shares are percent."""
+  return 1 if metric in COUNT_NUMBERS else 100
 
 
 def find_best(rows: list[Row]) -> dict[str, float]:

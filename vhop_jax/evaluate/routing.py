@@ -304,18 +304,24 @@ def compute_teacher_forced_ranks(
     )
   )
   ranks = np.full((len(queries), hops), scores_lib.PAD)
-  for row, query in enumerate(queries):
-    chain = query.chains[0]
-    for hop in range(len(chain)):
+  for hop in range(hops):
+    asked = np.array([scores_lib.count_hops(q) > hop for q in queries])
+    candidates = np.ones((len(queries), len(world.images)), bool)
+    gold = chains[:, hop].copy()
+    for row, query in enumerate(queries):
+      candidates[row, [index[row], *chains[row, :hop]]] = False
       golds = [
         world.index(other[hop])
         for other in query.chains
-        if other[:hop] == chain[:hop]
+        if other[:hop] == query.chains[0][:hop] and asked[row]
       ]
-      candidates = np.ones(len(world.images), bool)
-      candidates[[index[row], *chains[row, :hop], *golds]] = False
-      best = scores[row, hop, golds].max()
-      ranks[row, hop] = 1 + np.sum(scores[row, hop][candidates] > best)
+      if len(golds) > 1:
+        gold[row] = max(golds, key=lambda image: scores[row, hop, image])
+        candidates[row, golds] = False
+        candidates[row, gold[row]] = True
+    ranks[asked, hop] = scores_lib.compute_ranks(
+      scores[asked, hop], gold[asked], candidates[asked]
+    )
   return ranks
 
 

@@ -55,7 +55,7 @@ def make_targets(
   """
   b, t = states.depth.shape
   hops, count = equal_mask.shape[1:]
-  flat = jax.tree.map(lambda x: x.reshape(b * t, *x.shape[2:]), states)
+  flat = state_lib.flatten(states)
   repeated: expert_lib.Chains = jax.tree.map(
     lambda x: jnp.repeat(x, t, axis=0), chains
   )

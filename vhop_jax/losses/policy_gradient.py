@@ -31,14 +31,6 @@ def _make_weights(
   return weights / jnp.maximum(mask.sum(), 1)
 
 
-def _check(name: str, value: str, choices: tuple[str, ...]) -> None:
-  """Refuses a setting that is none of the choices."""
-  if value not in choices:
-    raise errors.UsageError(
-      f'loss.{name}={value!r}: choose {", ".join(choices)}'
-    )
-
-
 @typed
 def compute_policy_loss(
   log_probs: Float[Array, 'B T'],
@@ -80,8 +72,8 @@ def compute_policy_loss(
   Raises:
     UsageError: a setting is none of its choices.
   """
-  _check('aggregation', aggregation, AGGREGATIONS)
-  _check('ratio', ratio, RATIOS)
+  errors.check_choice('loss.aggregation', aggregation, AGGREGATIONS)
+  errors.check_choice('loss.ratio', ratio, RATIOS)
   old_log_probs = jax.lax.stop_gradient(old_log_probs)
   # Masked before the exponential, which would make NaN's gradient NaN.
   log_ratios = jnp.where(mask, log_probs - old_log_probs, 0.0)

@@ -224,15 +224,20 @@ def save_router(
 
 
 def load_router(
-  path: str | os.PathLike[str], embedder: Pretrained
+  path: str | os.PathLike[str],
+  embedder: Pretrained,
+  *,
+  needs_gates: bool = False,
 ) -> RouterModel:
   """Loads a router.
 
   Args:
     path: a file of `save_router`, or 'tiny' for the one in this package.
     embedder: the embedding model that it was trained from.
+    needs_gates: whether to refuse one that can only select.
 
   Raises:
+    UsageError: it has no gates, but needs them.
     DataError: the file is missing, damaged, of another size, or was trained
       from another embedding model.
   """
@@ -253,6 +258,11 @@ def load_router(
       f'{path} was trained from another embedding model'
       f' ({metadata["embedder"][:12]}, not {embedder.fingerprint[:12]}): give'
       ' that one as config.embedder'
+    )
+  if needs_gates and not metadata['has_gates']:
+    raise errors.UsageError(
+      f'{path} has no gates, so it never stops: train it by'
+      ' configs/imitation.py or configs/sft.py:turns first'
     )
   return dataclasses.replace(
     router, params=params, has_gates=metadata['has_gates']

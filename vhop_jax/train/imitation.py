@@ -11,17 +11,11 @@ from vhop_jax import errors
 from vhop_jax.env import action as action_lib
 from vhop_jax.env import expert as expert_lib
 from vhop_jax.env import policy as policy_lib
-from vhop_jax.env import rollout as rollout_lib
-from vhop_jax.env import router_policy
 from vhop_jax.env import state as state_lib
 from vhop_jax.models import pretrained
-from vhop_jax.models import sequence as sequence_lib
 from vhop_jax.train import objective, online, router_run
 from vhop_jax.train import state as train_state_lib
 from vhop_jax.typing import Array, Bool, Int, Params
-
-_PHASE = 'imitation'
-_FROZEN = ('gallery',)  # Its embeddings are what the policy was made for.
 
 
 def make_collect(
@@ -47,23 +41,12 @@ def make_collect(
     expert_fracs: the shares, one of which is drawn.
     demonstration_frac: share of rows that keep their demonstration.
   """
-  segment = model.embedder.maker.segment()
 
   def collect(
     params: Params, batch: train_state_lib.Batch, rng: Array
   ) -> dict[str, Int[Array, 'B T']]:
     rng_rollout, rng_frac, rng_keep = jax.random.split(rng, 3)
-    visual = jnp.asarray(batch['candidate_visual'])
-    count, rows = visual.shape[0], batch['action'].shape[0]
-    gallery = objective.embed_candidates(model, params, visual)
-    context = router_policy.start(
-      model.module,
-      params,
-      sequence_lib.from_batch('prefix', batch),
-      segment,
-      batch['query_visual'],
-      budget=budget,
-    )
+    count, rows = len(batch['candidate_mask']), batch['action'].shape[0]
     chains = objective.get_chains(batch)
     expert_frac = jax.random.choice(
       rng_frac, jnp.asarray(expert_fracs), (rows,)
@@ -95,23 +78,18 @@ def make_collect(
       follows = jax.random.uniform(rng_expert, (rows,)) < expert_frac
       return jnp.where(follows & label.mask, followed, sampled)
 
-    made = rollout_lib.roll_out(
-      router_policy.make_policy(model.module, params, segment, visual, gallery),
-      context,
-      state_lib.start(
-        batch['query_candidate'],
-        num_images=count,
-        budget=budget,
-        gallery_mask=jnp.asarray(batch['candidate_mask']),
-      ),
+    made = objective.roll_out(
+      model,
+      params,
+      batch,
+      budget=budget,
       choose=choose,
       rng=rng_rollout,
       forgets=forgets,
       length=batch['action'].shape[1],
     )
     keeps = jax.random.uniform(rng_keep, (rows, 1)) < demonstration_frac
-    action = jnp.where(made.mask, made.action, action_lib.make_stop(count))
-    return {'action': jnp.where(keeps, batch['action'], action)}
+    return {'action': jnp.where(keeps, batch['action'], made.action)}
 
   compiled: online.Collect = jax.jit(collect)
   return compiled
@@ -129,23 +107,14 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     pretrained.load_router(config.router, embedder), has_gates=True
   )
   training = router_run.open_run(config, workdir, model)
-  batches = online.OnlineBatches(
-    training.make_batches(),
+  training.train_online(
+    'imitation',
     make_collect(
       model,
       budget=config.budget,
       forgets=config.loss.forgets,
       **config.collect,
     ),
-    seed=config.seed,
+    loss=training.make_imitation_loss(),
     **config.replay,
   )
-  params = training.train_phase(
-    _PHASE,
-    model.params,
-    batches,
-    loss=training.make_imitation_loss(),
-    frozen=_FROZEN,
-    prepare=batches.prepare,
-  )
-  training.save(params)

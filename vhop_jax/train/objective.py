@@ -6,13 +6,18 @@ of them by `encode`.
 """
 
 from collections.abc import Mapping
+import dataclasses
 from typing import Any
 
 import flax
 import jax
 import jax.numpy as jnp
 
+from vhop_jax import errors
+from vhop_jax.env import action as action_lib
 from vhop_jax.env import expert as expert_lib
+from vhop_jax.env import rollout as rollout_lib
+from vhop_jax.env import router_policy
 from vhop_jax.env import state as state_lib
 from vhop_jax.losses import imitation
 from vhop_jax.models import embedder as embedder_lib
@@ -66,34 +71,84 @@ def embed_candidates(
   return embedded
 
 
+def start_states(batch: Mapping[str, Any], *, budget: int) -> state_lib.State:
+  """Returns the states before the first decision of a batch, [B] or [R].
+
+  Args:
+    batch: as `encode` reads it.
+    budget: of the rollouts.
+  """
+  query = jnp.asarray(batch['query_candidate'])
+  if 'row' in batch:
+    query = query[batch['row']]
+  return state_lib.start(
+    query,
+    num_images=len(batch['candidate_mask']),
+    budget=budget,
+    gallery_mask=jnp.asarray(batch['candidate_mask']),
+  )
+
+
 def replay(
   batch: Mapping[str, Any], *, budget: int, forgets: bool
 ) -> state_lib.State:
   """Returns the states before each action of a batch, [B, T].
 
   Args:
-    batch: with `action`, `query_candidate` and `candidate_mask`.
+    batch: with `action`.
     budget: of the rollouts; the actions may be fewer.
     forgets: as in `env.state.step`.
   """
-  query = jnp.asarray(batch['query_candidate'])
-  if 'row' in batch:
-    query = query[batch['row']]
-  start = state_lib.start(
-    query,
-    num_images=len(batch['candidate_mask']),
+  return state_lib.replay(
+    start_states(batch, budget=budget),
+    jnp.asarray(batch['action']),
+    forgets=forgets,
+  )
+
+
+def roll_out(
+  model: pretrained.RouterModel,
+  params: Params,
+  batch: Mapping[str, Any],
+  *,
+  budget: int,
+  **settings: Any,
+) -> rollout_lib.Rollout:
+  """Rolls a router out over the candidates of a batch.
+
+  Args:
+    model: the router.
+    params: its parameters.
+    batch: as `encode` reads it; no action is needed.
+    budget: decisions of a rollout.
+    **settings: of `rollout.roll_out`.
+
+  Returns:
+    The rollouts; their actions are Stop after the end.
+  """
+  segment = model.embedder.maker.segment()
+  visual = jnp.asarray(batch['candidate_visual'])
+  context = router_policy.start(
+    model.module,
+    params,
+    sequence_lib.from_batch('prefix', batch),
+    segment,
+    jnp.asarray(batch['query_visual']),
     budget=budget,
-    gallery_mask=jnp.asarray(batch['candidate_mask']),
   )
-  return state_lib.replay(start, jnp.asarray(batch['action']), forgets=forgets)
-
-
-def flatten(states: state_lib.State) -> state_lib.State:
-  """Joins the first two axes of replayed states."""
-  flat: state_lib.State = jax.tree.map(
-    lambda x: x.reshape(-1, *x.shape[2:]), states
+  if 'row' in batch:
+    context = router_policy.take_context(context, batch['row'])
+  gallery = embed_candidates(model, params, visual)
+  made = rollout_lib.roll_out(
+    router_policy.make_policy(model.module, params, segment, visual, gallery),
+    context,
+    start_states(batch, budget=budget),
+    **settings,
   )
-  return flat
+  stop = action_lib.make_stop(visual.shape[0])
+  return dataclasses.replace(
+    made, action=jnp.where(made.mask, made.action, stop)
+  )
 
 
 def encode(
@@ -126,7 +181,7 @@ def encode(
   )
   states = replay(batch, budget=budget, forgets=forgets)
   b, t = batch['action'].shape
-  flat = flatten(states)
+  flat = state_lib.flatten(states)
   top = state_lib.get_top(flat).reshape(b, t)
   # What is seen after each decision; what comes after the last is not needed.
   query_visual = jnp.asarray(batch['query_visual'])
@@ -215,7 +270,11 @@ def make_loss(
 
   Returns:
     A `Stage.loss` for batches of `routes.make_batches`.
+
+  Raises:
+    UsageError: `equals` is none of its choices.
   """
+  errors.check_choice('loss.equals', equals, imitation.EQUALS)
 
   def loss(
     params: Params, batch: Mapping[str, Any], rng: Array, step: Array

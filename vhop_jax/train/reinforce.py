@@ -10,18 +10,14 @@ from vhop_jax import errors
 from vhop_jax.env import action as action_lib
 from vhop_jax.env import policy as policy_lib
 from vhop_jax.env import rollout as rollout_lib
-from vhop_jax.env import router_policy
 from vhop_jax.env import state as state_lib
 from vhop_jax.losses import advantage as advantage_lib
 from vhop_jax.losses import policy_gradient
 from vhop_jax.models import pretrained
-from vhop_jax.models import sequence as sequence_lib
 from vhop_jax.train import objective, online, router_run
 from vhop_jax.train import state as train_state_lib
 from vhop_jax.typing import Array, Float, Int, Params
 
-_PHASE = 'reinforce'
-_FROZEN = ('gallery',)  # Its embeddings are what the policy was made for.
 # What the rollouts of a batch did, all of them; part of each log line.
 STATISTICS = (
   'reward',
@@ -62,7 +58,6 @@ def compute_log_probs(
   model: pretrained.RouterModel,
   params: Params,
   batch: train_state_lib.Batch,
-  gallery: Float[Array, 'C D'],
   *,
   budget: int,
   forgets: bool,
@@ -74,15 +69,17 @@ def compute_log_probs(
     model: the router.
     params: its parameters.
     batch: of `take_queries`, with `action` and `row`.
-    gallery: embeddings of the candidates.
     budget: decisions of a rollout.
     forgets: as in `env.state.step`.
     gate_complements: as in `policy.compute_log_probs`.
   """
+  gallery = objective.embed_candidates(
+    model, params, jnp.asarray(batch['candidate_visual'])
+  )
   encoded = objective.encode(
     model, params, batch, gallery, budget=budget, forgets=forgets
   )
-  flat = objective.flatten(encoded.states)
+  flat = state_lib.flatten(encoded.states)
   count = gallery.shape[0]
   log_probs = policy_lib.compute_log_probs(
     policy_lib.Scores(
@@ -141,33 +138,17 @@ def make_collect(
     reference, reference_log_prob float [R, T]; decision_mask bool [R, T];
     advantage float [R]; and each of `STATISTICS`, a scalar.
   """
-  segment = model.embedder.maker.segment()
 
   def collect(
     params: Params, batch: train_state_lib.Batch, rng: Array
   ) -> dict[str, Array]:
-    visual = jnp.asarray(batch['candidate_visual'])
-    count = visual.shape[0]
-    gallery = objective.embed_candidates(model, params, visual)
-    asked = take_queries(batch, jnp.arange(queries))
-    context = router_policy.start(
-      model.module,
-      params,
-      sequence_lib.from_batch('prefix', asked),
-      segment,
-      asked['query_visual'],
-      budget=budget,
-    )
+    count = len(batch['candidate_mask'])
     repeated = jnp.repeat(jnp.arange(queries), rollouts)
-    made = rollout_lib.roll_out(
-      router_policy.make_policy(model.module, params, segment, visual, gallery),
-      router_policy.take_context(context, repeated),
-      state_lib.start(
-        asked['query_candidate'][repeated],
-        num_images=count,
-        budget=budget,
-        gallery_mask=jnp.asarray(batch['candidate_mask']),
-      ),
+    made = objective.roll_out(
+      model,
+      params,
+      {**take_queries(batch, jnp.arange(queries)), 'row': repeated},
+      budget=budget,
       choose=rollout_lib.make_sampler(),
       rng=rng,
       forgets=forgets,
@@ -201,9 +182,7 @@ def make_collect(
     arrays = {
       'kept': kept,
       'row': jnp.repeat(jnp.arange(groups), rollouts),
-      'action': jnp.where(
-        made.mask[rows], made.action[rows], action_lib.make_stop(count)
-      ),
+      'action': made.action[rows],
       'old_log_prob': made.log_prob[rows],
       'decision_mask': made.mask[rows] & jnp.repeat(counts, rollouts)[:, None],
       'advantage': gain[kept].reshape(-1),
@@ -220,7 +199,6 @@ def make_collect(
         model,
         reference,
         {**take_queries(batch, kept), **arrays},
-        gallery,
         budget=budget,
         forgets=forgets,
         gate_complements=gate_complements,
@@ -264,9 +242,6 @@ def make_loss(
     params: Params, batch: train_state_lib.Batch, rng: Array, step: Array
   ) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
     del rng, step
-    gallery = objective.embed_candidates(
-      model, params, jnp.asarray(batch['candidate_visual'])
-    )
     log_probs = compute_log_probs(
       model,
       params,
@@ -275,7 +250,6 @@ def make_loss(
         'row': batch['row'],
         'action': batch['action'],
       },
-      gallery,
       budget=budget,
       forgets=forgets,
       gate_complements=gate_complements,
@@ -320,32 +294,18 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
       ' others of its query, so take at least 2'
     )
   embedder = pretrained.load_embedder(config.embedder)
-  model = pretrained.load_router(config.router, embedder)
-  if not model.has_gates:
-    raise errors.UsageError(
-      f'router={config.router} has no gates, so it never stops: train it by'
-      ' configs/imitation.py or configs/sft.py:turns first'
-    )
+  model = pretrained.load_router(config.router, embedder, needs_gates=True)
   training = router_run.open_run(config, workdir, model)
   shared = {'budget': config.budget, **config.policy}
-  batches = online.OnlineBatches(
-    training.make_batches(),
+  training.train_online(
+    'reinforce',
     make_collect(
       model,
       reference=model.params if config.loss.kl_weight else None,
       **shared,
       **config.collect,
     ),
-    seed=config.seed,
+    loss=make_loss(model, **shared, **config.loss),
     capacity=1,
     collect_every=config.collect_every,
   )
-  params = training.train_phase(
-    _PHASE,
-    model.params,
-    batches,
-    loss=make_loss(model, **shared, **config.loss),
-    frozen=_FROZEN,
-    prepare=batches.prepare,
-  )
-  training.save(params)

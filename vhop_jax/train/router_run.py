@@ -12,9 +12,8 @@ import ml_collections
 from vhop_jax import errors
 from vhop_jax.data import routes as routes_lib
 from vhop_jax.evaluate import routing
-from vhop_jax.losses import imitation
 from vhop_jax.models import pretrained
-from vhop_jax.train import loop, objective
+from vhop_jax.train import loop, objective, online
 from vhop_jax.train import state as state_lib
 from vhop_jax.typing import Params
 
@@ -108,6 +107,43 @@ class RouterRun:
     )
     return jax.device_get(trained)
 
+  def train_online(
+    self,
+    phase: str,
+    collect: online.Collect,
+    *,
+    loss: Any,
+    capacity: int,
+    collect_every: int,
+  ) -> None:
+    """Trains all but the gallery side on the router's own rollouts; saves.
+
+    The gallery's embeddings are what the policy was made for.
+
+    Args:
+      phase: see `loop.train_phase`.
+      collect: see `online.OnlineBatches`.
+      loss: a `Stage.loss`.
+      capacity: see `online.OnlineBatches`.
+      collect_every: likewise.
+    """
+    batches = online.OnlineBatches(
+      self.make_batches(),
+      collect,
+      seed=self.config.seed,
+      capacity=capacity,
+      collect_every=collect_every,
+    )
+    params = self.train_phase(
+      phase,
+      self.model.params,
+      batches,
+      loss=loss,
+      frozen=('gallery',),
+      prepare=batches.prepare,
+    )
+    self.save(params)
+
   def save(self, params: Params) -> None:
     """Writes the router to the workdir."""
     path = self.folder / RESULT_FILE
@@ -127,14 +163,8 @@ def open_run(
   """Reads the worlds of a run.
 
   Raises:
-    UsageError: a setting is out of range.
     DataError: a world is missing, damaged, or trains on what it measures.
   """
-  equals = config.loss.get('equals', imitation.EQUALS[0])
-  if equals not in imitation.EQUALS:
-    raise errors.UsageError(
-      f'loss.equals={equals!r}: choose {", ".join(imitation.EQUALS)}'
-    )
   folder = pathlib.Path(workdir)
   patterns = config.worlds.split(',')
   worlds = tuple(
