@@ -10,8 +10,13 @@ The argument names the experiment:
   vague_3hop     trained on vague prompts of three hops
   vague_mixed    ... of two, three and four hops
   quickstart     precise_3hop, measured on its own kind of worlds alone
-  no_warmup      precise_3hop whose SFT trains both sides from the start
-  lambda_0, lambda_005   precise_3hop with another decision penalty
+  demonstrations precise_3hop whose SFT trains the gates too, on wrong turns
+  no_warmup      ... whose SFT trains both sides from the start
+  no_evidence    ... whose gates read the state alone
+  plain_dagger   ... whose rollouts in imitation never follow the expert
+  history        ... whose states see what was taken back, too
+  final          ... where a rejected image never returns
+  lambda_0, lambda_005   ... with another decision penalty
 """
 
 import os
@@ -44,14 +49,24 @@ TRAINING_SETS = {
   'vague_mixed': tuple(f'vague_{prefix}' for prefix in _MIXED),
 }
 # An ablation keeps its experiment's name; its settings tell it apart.
-_ABLATIONS = ('quickstart', 'no_warmup', 'lambda_0', 'lambda_005')
+_ABLATIONS = (
+  'quickstart',
+  'demonstrations',
+  'no_warmup',
+  'no_evidence',
+  'plain_dagger',
+  'history',
+  'final',
+  'lambda_0',
+  'lambda_005',
+)
 _PENALTIES = {'lambda_0': 0.0, 'lambda_005': 0.05}
 
 
-def _load(name):
+def _load(name, arg=None):
   """Returns the settings of a config file beside this one."""
   path = os.path.join(os.path.dirname(__file__), f'{name}.py')
-  return runpy.run_path(path)['get_config']().to_dict()
+  return runpy.run_path(path)['get_config'](arg).to_dict()
 
 
 def get_config(arg=None):
@@ -81,11 +96,13 @@ def get_config(arg=None):
   # The folder of all worlds; the names below lie in it.
   config.worlds = 'runs/worlds'
   prefixes = TRAINING_SETS[config.experiment]
-  config.sft = _load('sft')
-  config.imitation = _load('imitation')
+  config.sft = _load('sft', 'turns' if arg == 'demonstrations' else None)
+  config.imitation = _load(
+    'imitation', 'plain' if arg == 'plain_dagger' else None
+  )
   config.reinforce = _load('reinforce')
   config.sft.worlds = ','.join(f'{p}sft_*' for p in prefixes)
-  config.imitation.worlds = config.sft.worlds
+  config.imitation.worlds = ','.join(f'{p}il_*' for p in prefixes)
   config.reinforce.worlds = ','.join(f'{p}rl_*' for p in prefixes)
   for stage in config.stages:
     config[stage].dev = f'{prefixes[0]}dev'
@@ -96,10 +113,22 @@ def get_config(arg=None):
   if arg == 'no_warmup':
     config.sft.joint_steps += config.sft.warmup_steps
     config.sft.warmup_steps = 0
+  if arg == 'no_evidence':
+    config.sft.gate_input = 'state'
+  if arg == 'history':
+    config.sft.view = 'history'
+  if arg == 'final':
+    for stage in config.stages:
+      config[stage].rejection = 'final'
   if arg in _PENALTIES:
     config.reinforce.collect.decision_penalty = _PENALTIES[arg]
   config.settings = dict(
+    demonstrations=arg == 'demonstrations',
     warmup=arg != 'no_warmup',
+    gate_input=config.sft.gate_input,
+    follows_expert=arg != 'plain_dagger',
+    view=config.sft.view,
+    rejection=config.sft.rejection,
     decision_penalty=config.reinforce.collect.decision_penalty,
   )
 
@@ -109,6 +138,7 @@ def get_config(arg=None):
   if arg == 'quickstart':
     config.test_sets = config.test_sets[:1]
   config.evaluate = _load('evaluate')
+  config.evaluate.rejection = config.sft.rejection
   config.evaluate.dev = f'{prefixes[0]}dev'
   # Decided by the experiment.
   for name in ('routers', 'training', 'test_sets', 'settings', 'experiment'):

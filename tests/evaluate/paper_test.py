@@ -1,6 +1,6 @@
 import pytest
 
-from vhop_jax.evaluate import paper
+from vhop_jax.evaluate import paper, published
 from vhop_jax.evaluate.experiments import Summary
 from vhop_jax.evaluate.scores import Interval
 
@@ -43,7 +43,7 @@ def _names(section):
 
 
 def _published(row):
-  value = row['metrics'].get(paper.LABEL)
+  value = row['metrics'].get(published.LABEL)
   return value and round(100 * value.mean, 1)
 
 
@@ -71,7 +71,7 @@ def test_headline_goes_from_untrained_to_reinforced():
   ]
   assert [_published(row) for row in section.rows] == [3.7, None, 76.3]
   assert section.list_columns() == [
-    'success', 'answer_accuracy', 'decisions', paper.LABEL
+    'success', 'answer_accuracy', 'decisions', published.LABEL
   ]  # fmt: skip
   assert section.marks_best
   drawing = section.charts[0].draw(is_inline=True)
@@ -116,9 +116,9 @@ def test_each_training_set_is_a_column_beside_the_papers():
   columns = section.list_columns()
   assert columns == [
     'precise_3hop',
-    f'precise_3hop ({paper.LABEL})',
+    f'precise_3hop ({published.LABEL})',
     'vague_3hop',
-    f'vague_3hop ({paper.LABEL})',
+    f'vague_3hop ({published.LABEL})',
   ]
   first, second = [
     {c: round(100 * v.mean, 1) for c, v in row['metrics'].items()}
@@ -149,7 +149,7 @@ def test_warmup_is_compared_where_both_were_measured():
     'L4 3-hop: with warmup (3 seeds)',
   ]
   assert [r['metrics']['success'].mean for r in section.rows] == [0.25, 0.75]
-  assert paper.LABEL not in section.list_columns()
+  assert published.LABEL not in section.list_columns()
 
 
 def test_penalties_stand_in_order_beside_the_papers():
@@ -177,13 +177,28 @@ def test_stopping_rules_stand_together():
   ]
 
 
+def test_choices_of_our_own_are_compared_one_by_one():
+  main = {'gate_input': 'evidence', 'rejection': 'selection'}
+  section = _make(
+    _summary(settings=main),
+    _summary(settings={**main, 'rejection': 'final'}),
+    _summary(settings={**main, 'gate_input': 'state'}),
+  )['Choices of our own']
+  assert _names(section) == [
+    'L4 3-hop: gate input evidence (3 seeds)',
+    'L4 3-hop: gate input state (3 seeds)',
+    'L4 3-hop: rejection final (3 seeds)',
+    'L4 3-hop: rejection selection (3 seeds)',
+  ]
+
+
 def test_tables_without_rows_are_left_out():
   assert list(_make(_summary())) == [HEADLINE, TRANSFER]
   assert list(_make(_single_shot())) == [HEADLINE]
   assert list(_make()) == []
 
 
-@pytest.mark.parametrize('table', paper.TABLES, ids=lambda t: t.title)
+@pytest.mark.parametrize('table', published.TABLES, ids=lambda t: t.title)
 def test_published_tables_are_whole(table):
   assert table.source.startswith('[VHOP')
   for values in table.rows.values():
@@ -191,15 +206,15 @@ def test_published_tables_are_whole(table):
 
 
 def test_every_published_table_says_that_it_is_the_papers():
-  for section in paper.make_paper_sections():
-    assert section.title.endswith(f'({paper.LABEL})')
+  for section in published.make_sections():
+    assert section.title.endswith(f'({published.LABEL})')
     assert section.note.startswith('[VHOP')
     assert len(section.list_columns()) >= 1
 
 
 def test_published_means_are_those_of_the_levels():
   # A wrong digit in a level would show in the mean, which is published too.
-  tables = {table.title: table for table in paper.TABLES}
+  tables = {table.title: table for table in published.TABLES}
   table = tables['Three-hop answer accuracy of agents with tools']
   for *levels, mean in table.rows.values():
     assert mean == pytest.approx(sum(levels) / 7, abs=0.06)

@@ -11,7 +11,6 @@ from vhop_jax import cli
 from vhop_jax.evaluate import (
   experiments,
   failures,
-  paper,
   report,
   scores,
   strips,
@@ -440,7 +439,7 @@ def test_experiments_stand_beside_the_paper(runs):
   assert (
     '| Router, RL, gates (2 seeds) | **50.0 (25.0–75.0)** | 76.3 |' in markdown
   )
-  assert f'| Success | {paper.LABEL} |' in markdown
+  assert f'| Success | {published.LABEL} |' in markdown
   shown = re.findall(r'!\[[^]]*\]\(assets/([^)]*)\)', markdown)
   assert shown == ['curve_0_reward_0.svg', '00_comparison_w1_0_leftof.png']
   assert sorted(shown) == sorted(p.name for p in (out / 'assets').iterdir())
@@ -452,7 +451,7 @@ def test_experiments_stand_beside_the_paper(runs):
   assert len(page.sources) == 1
   assert all(s.startswith('data:image/jpeg') for s in page.sources)
   assert 'Router, RL, gates (2 seeds)' in page.text
-  assert page.text.count(paper.LABEL) > len(paper.TABLES)
+  assert page.text.count(published.LABEL) > len(published.TABLES)
   document = json.loads(paths.metrics.read_text())
   assert document['schema'] == report.EXPERIMENTS_SCHEMA
   assert len(document['rows']) == 2

@@ -1,17 +1,15 @@
 """Sets our results beside the numbers that [VHOP] published.
 
-Those were measured on other data and with another backbone, so they stand
-beside our numbers and are no goal that ours could reach or miss: whatever
-shows them says `LABEL`. [VHOP] is cited as in the docstrings of the package;
-the number of a table or figure is given where it is known.
+See `published` for those.
 """
 
 from collections.abc import Mapping, Sequence
 import functools
 import json
-from typing import Any, NamedTuple
+from typing import Any
 
 from vhop_jax.evaluate import charts
+from vhop_jax.evaluate import published as published_lib
 from vhop_jax.evaluate.experiments import (
   KEY,
   STAGES,
@@ -22,15 +20,27 @@ from vhop_jax.evaluate.experiments import (
 from vhop_jax.evaluate.results import Row
 from vhop_jax.evaluate.scores import METRICS, Interval
 
-LABEL = 'paper: other data, another backbone'
-SOURCE = '[VHOP]'
-LEVELS = ('L1', 'L2', 'L3', 'L4', 'L5', 'L6', 'L7')
-
 HEADLINE_EXPERIMENT = 'precise_3hop'
 HEADLINE_TEST_SET = 'L4 3-hop'
 GATES, GATES_AT_HOPS = 'gates', 'gates, stop at hops'
 # Settings that make a run an ablation, with the value of the main runs.
-ABLATIONS = {'warmup': True, 'decision_penalty': 0.02}
+ABLATIONS = {
+  'demonstrations': False,
+  'warmup': True,
+  'gate_input': 'evidence',
+  'follows_expert': True,
+  'view': 'stack',
+  'rejection': 'selection',
+  'decision_penalty': 0.02,
+}
+# Those that the paper has no table or figure of.
+_OWN_CHOICES = (
+  'demonstrations',
+  'gate_input',
+  'follows_expert',
+  'view',
+  'rejection',
+)
 
 _RANGES = (
   'Mean over seeds, with the least and the greatest seed beside it, or with'
@@ -38,139 +48,6 @@ _RANGES = (
 )
 # What a row's name may have to say, besides the test set and the settings.
 _PARTS = ('experiment', 'policy', 'stage', 'decoding')
-
-
-class PaperTable(NamedTuple):
-  """Is one published table.
-
-  Attributes:
-    title: what was measured.
-    source: where it was published.
-    columns: their heads, with the unit where it is not percent.
-    rows: name -> one number a column; None where there is none.
-  """
-
-  title: str
-  source: str
-  columns: tuple[str, ...]
-  rows: dict[str, tuple[float | None, ...]]
-
-
-# Three hops, L4, without an agent.
-STANDALONE = {'single-step': 3.7, 'router': 76.3}
-
-# Test set -> training set, named as our experiments are.
-BY_TRAINING_SET = {
-  'L4 3-hop': {'precise_3hop': 76.3},
-  '4 hops': {
-    'precise_3hop': 1.0,
-    'precise_mixed': 1.0,
-    'vague_3hop': 8.2,
-    'vague_mixed': 1.0,
-  },
-}
-
-# Test set -> decision penalty; that of L4 after 200 iterations.
-BY_DECISION_PENALTY = {
-  'L4 3-hop': {0.0: 48.0, 0.02: 47.7},
-  'vague L1': {0.0: 32.3, 0.02: 37.4},
-  'vague L2': {0.0: 34.7, 0.02: 49.0},
-  'vague L3': {0.0: 27.1, 0.02: 31.2},
-}
-
-TABLES = (
-  PaperTable(
-    'L4 3-hop, standalone and with an agent',
-    SOURCE,
-    ('Answer',),
-    {
-      'Single-step': (3.7,),
-      'Router': (76.3,),
-      'Flash with single-step retrieval': (32.7,),
-      'Flash with the router': (85.4,),
-    },
-  ),
-  PaperTable(
-    'Three-hop answer accuracy of agents with tools',
-    SOURCE,
-    (*LEVELS, 'Mean'),
-    {
-      'GE2 + Flash': (60.6, 58.2, 56.7, 19.3, 15.0, 6.4, 12.6, 32.7),
-      'GE2 + Pro': (93.9, 89.8, 90.7, 37.0, 40.0, 11.7, 11.6, 53.5),
-      'Qwen3 + Flash': (73.7, 69.4, 77.3, 32.7, 28.0, 9.6, 14.7, 43.6),
-      'Qwen3 + Pro': (78.8, 77.6, 90.7, 36.3, 34.0, 9.6, 18.9, 49.4),
-      'Router (3-hop) + Flash': (
-        *(85.9, 62.2, 58.8, 59.7, 57.0, 12.8, 6.3),
-        49.0,
-      ),
-      'Router (3-hop) + Pro': (
-        *(82.8, 64.3, 72.2, 64.7, 61.0, 16.0, 6.3),
-        52.5,
-      ),
-    },
-  ),
-  PaperTable(
-    'Untrained retrieval on L6 and L7',
-    SOURCE,
-    ('L6', 'L7'),
-    {
-      'Single-shot, GE2': (2.1, 3.2),
-      'Single-shot, Qwen3': (3.2, 4.2),
-      'Greedy, GE2': (4.3, 2.1),
-      'Greedy, Qwen3': (4.3, 3.2),
-      'History, GE2': (2.1, 2.1),
-      'History, Qwen3': (4.3, 3.2),
-    },
-  ),
-  PaperTable(
-    'Decision penalty, L4 test, by iteration',
-    '[VHOP, Table 14 and Figure 13]',
-    ('50', '100', '200'),
-    {'penalty 0': (41.0, 46.0, 48.0), 'penalty 0.02': (45.7, 44.7, 47.7)},
-  ),
-  PaperTable(
-    'Decision penalty, vague prompts',
-    '[VHOP, Table 14 and Figure 13]',
-    ('L1', 'L2', 'L3'),
-    {'penalty 0': (32.3, 34.7, 27.1), 'penalty 0.02': (37.4, 49.0, 31.2)},
-  ),
-  PaperTable(
-    'Four hops, by training set',
-    SOURCE,
-    ('Four hops',),
-    {
-      'Precise 3-hop': (1.0,),
-      'Precise mixed-hop': (1.0,),
-      'Vague 3-hop': (8.2,),
-      'Vague mixed-hop': (1.0,),
-    },
-  ),
-  PaperTable(
-    'Realistic images, four routers',
-    SOURCE,
-    ('Answer accuracy', 'Set success'),
-    {
-      'First': (12.0, 20.0),
-      'Second': (4.0, 20.0),
-      'Third': (4.0, 4.0),
-      'Fourth': (14.0, 14.0),
-      'With Flash, one router': (20.0, 36.0),
-      'With Flash, another router': (20.0, 34.0),
-    },
-  ),
-  PaperTable(
-    'Images a call, GE2 + Flash',
-    SOURCE,
-    ('L4', 'Calls (number)', 'Images (number)', 'Images sent (number)'),
-    {
-      'k = 1': (19.3, 14.5, 15, 120),
-      'k = 3': (46.7, 11.8, 35, 249),
-      'k = 5': (61.0, 9.6, 48, 300),
-      'k = 10': (78.0, 6.9, 69, 344),
-      'k = 50': (81.3, 5.4, 270, 1084),
-    },
-  ),
-)
 
 
 def make_sections(
@@ -183,7 +60,8 @@ def make_sections(
 
   Returns:
     The headline, test sets by training sets, state-encoder warm-up, decision
-    penalty and stopping rules, with the paper's numbers where it has them.
+    penalty, stopping rules and choices of our own, with the paper's numbers
+    where it has them.
   """
   sections = (
     _make_headline(summaries),
@@ -191,32 +69,9 @@ def make_sections(
     _make_warmup(summaries),
     _make_penalty(summaries),
     _make_stopping(summaries),
+    _make_choices(summaries),
   )
   return [section for section in sections if section.rows]
-
-
-def make_paper_sections() -> list[Section]:
-  """Makes the tables of the paper, each labelled as such."""
-  return [
-    Section(
-      f'{table.title} ({LABEL})',
-      f'{table.source}, in percent where the column says nothing else.',
-      table.columns,
-      tuple(
-        Row(
-          name=name,
-          description='',
-          metrics={
-            column: _make_point(value)
-            for column, value in zip(table.columns, values, strict=True)
-            if value is not None
-          },
-        )
-        for name, values in table.rows.items()
-      ),
-    )
-    for table in TABLES
-  ]
 
 
 def _make_headline(
@@ -243,13 +98,13 @@ def _make_headline(
   for summary in (*untrained.values(), *trained):
     published = None
     if summary.stage == 'untrained' and summary.policy == 'Single-shot':
-      published = STANDALONE['single-step']
+      published = published_lib.STANDALONE['single-step']
     elif (
       summary.experiment == HEADLINE_EXPERIMENT
       and summary.stage == 'reinforce'
       and summary.decoding == GATES
     ):
-      published = STANDALONE['router']
+      published = published_lib.STANDALONE['router']
     words = [
       summary.policy,
       STAGES[summary.stage],
@@ -276,7 +131,7 @@ def _make_headline(
       'set_success',
       'decisions',
       'backtracks',
-      LABEL,
+      published_lib.LABEL,
     ),
     tuple(rows),
     marks_best=True,
@@ -310,14 +165,14 @@ def _make_transfer(
       f'{label} after {STAGES[column[0].stage]}, {column[0].decoding},'
       f' {_count_seeds(column[0])}'
     )
-    published_label = f'{label} ({LABEL})'
+    published_label = f'{label} ({published_lib.LABEL})'
     heads += [label, published_label]
     for summary in column:
       cells = table.setdefault(summary.test_set, {})
       cells[label] = summary.metrics['success']
-      published = BY_TRAINING_SET.get(summary.test_set, {})
+      published = published_lib.BY_TRAINING_SET.get(summary.test_set, {})
       if name in published:
-        cells[published_label] = _make_point(published[name])
+        cells[published_label] = published_lib.make_point(published[name])
   return Section(
     'Success on each test set, by training set',
     f'{_RANGES} Measured were {"; ".join(notes)}. The paper: [VHOP].',
@@ -378,14 +233,14 @@ def _make_penalty(
   for summary in shown:
     published = None
     if summary.stage == 'reinforce' and summary.decoding == GATES:
-      by_penalty = BY_DECISION_PENALTY.get(summary.test_set, {})
+      by_penalty = published_lib.BY_DECISION_PENALTY.get(summary.test_set, {})
       published = by_penalty.get(summary.settings['decision_penalty'])
     rows.append(_make_compared_row(summary, shown, published))
   return Section(
     'Decision penalty',
     f'{_RANGES} In the last column: the test after 200 iterations on L4'
     ' [VHOP, Table 14 and Figure 13].',
-    ('success', 'decisions', 'backtracks', LABEL),
+    ('success', 'decisions', 'backtracks', published_lib.LABEL),
     tuple(rows),
   )
 
@@ -402,6 +257,20 @@ def _make_stopping(
     ' Table 15]; its numbers are not at hand.',
     ('success', 'answer_accuracy', 'set_success', 'decisions', 'stop_rate'),
     tuple(_make_compared_row(s, shown) for s in shown),
+  )
+
+
+def _make_choices(
+  summaries: Sequence[Summary],
+) -> Section:
+  groups = [_choose_compared(summaries, name) for name in _OWN_CHOICES]
+  return Section(
+    'Choices of our own',
+    f'{_RANGES} Each is a setting: whether SFT sees wrong turns, what the'
+    ' backtrack gate reads, whether rollouts in imitation follow the expert now'
+    ' and then, what a state sees, and how long a rejection lasts.',
+    ('success', 'decisions', 'backtracks'),
+    tuple(_make_compared_row(s, shown) for shown in groups for s in shown),
   )
 
 
@@ -483,7 +352,7 @@ def _make_row(name: str, summary: Summary, published: float | None) -> Row:
   """Makes a row, with the paper's number in percent if there is one."""
   metrics = dict(summary.metrics)
   if published is not None:
-    metrics[LABEL] = _make_point(published)
+    metrics[published_lib.LABEL] = published_lib.make_point(published)
   return {
     'name': f'{name} ({_count_seeds(summary)})',
     'description': '',
@@ -494,8 +363,3 @@ def _make_row(name: str, summary: Summary, published: float | None) -> Row:
 def _count_seeds(summary: Summary) -> str:
   count = len(summary.seeds)
   return '1 seed' if count == 1 else f'{count} seeds'
-
-
-def _make_point(percent: float) -> Interval:
-  """Makes an interval of a number that was published without one."""
-  return Interval(*[percent / 100] * 3)

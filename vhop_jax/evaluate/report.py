@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from vhop_jax import errors
-from vhop_jax.evaluate import experiments, paper
+from vhop_jax.evaluate import experiments, paper, published
 from vhop_jax.evaluate.experiments import ResultRow
 from vhop_jax.evaluate.failures import FAILURES
 from vhop_jax.evaluate.figures import draw_panel
@@ -135,7 +135,7 @@ def write_experiments(folders: Sequence[Path], out_dir: Path) -> Paths:
   sections = [
     *paper.make_sections(experiments.summarise(rows)),
     *experiments.make_curve_sections(runs),
-    *paper.make_paper_sections(),
+    *published.make_sections(),
   ]
   summary = _compose_experiments_summary(rows)
   assets = _clear_assets(out_dir)
@@ -217,7 +217,7 @@ def _compose_experiments_summary(rows: Sequence[ResultRow]) -> str:
     for noun, names in found.items()
   )
   return (
-    f'{listed}. Shares are in percent. What is marked "{paper.LABEL}" was'
+    f'{listed}. Shares are in percent. What is marked "{published.LABEL}" was'
     ' published by [VHOP] and was not measured here: it shows what is usual,'
     ' and the two cannot be compared number by number.'
   )
