@@ -70,7 +70,7 @@ def make_scan(router: pretrained.RouterModel, inputs: dict[str, Any]) -> Run:
       rng=jax.random.key(0),
       budget=BUDGET,
       choose=rollout_lib.choose_greedily,
-      forgets=False,
+      rejection='final',
     ).action
 
   return run
@@ -111,7 +111,7 @@ def _decide(
   )
   scores = policy.score(context, state)
   action = policy_lib.choose_greedily(scores, state_lib.make_legal_mask(state))
-  state = state_lib.step(state, action, forgets=False)
+  state = state_lib.step(state, action, rejection='final')
   return policy.advance(context, action, state), state, action
 
 

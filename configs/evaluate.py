@@ -30,6 +30,7 @@ def get_config(arg=None):
   # Of retrievers without gates, and at most of a router with gates.
   config.decisions = 5
   config.budget = 16
+  config.rejection = 'selection'
   # Of a router with gates: chains that its beam keeps, images of the longest.
   config.router_beam = 8
   config.longest = 6

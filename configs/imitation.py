@@ -25,7 +25,9 @@ def get_config(arg=None):
   config.embedder = 'tiny'
   # What training starts from, and was made with the same embedder.
   config.router = 'runs/sft/router.safetensors'
-  config.worlds = 'runs/worlds/sft_*'
+  # The gates must see cosines as they are in worlds that the selection was
+  # not trained on, so these are others than those of SFT.
+  config.worlds = 'runs/worlds/il_*'
   config.dev = 'runs/worlds/dev'
   # Beyond the paper: each training world a second time, as in a mirror.
   config.mirror = True
@@ -61,17 +63,21 @@ def get_config(arg=None):
     leave_share=0.5,
     # Beyond the paper: that no image goes on from a state competes too.
     absence_weight=1.0,
-    forgets=False,
   )
   config.budget = 16
+  # How long a rejected image stays so: 'final', 'branch' or 'selection'.
+  config.rejection = 'selection'
   config.imitation_optimizer = dict(
-    lr=1e-3,
+    lr=3e-3,
     b1=0.9,
     b2=0.98,
     weight_decay=0.05,
     clip_norm=1.0,
     warmup_steps=20,
     schedule='cosine',
+    # Of the learning rate; the gates have 1. Quicker, the selection learns
+    # these worlds' dead ends by heart, and the gates learn to trust it.
+    part_factors=dict(state=0.07, select=0.07),
   )
   config.evaluate_decisions = 5
   config.best_metric = ''

@@ -36,8 +36,9 @@ def get_config(arg=None):
     threads=2,
   )
   config.budget = 16
+  # How long a rejected image stays so: 'final', 'branch' or 'selection'.
+  config.rejection = 'selection'
   config.policy = dict(
-    forgets=False,
     # Without them each decision's term is that of [VHOP, table 9].
     gate_complements=True,
   )
@@ -62,13 +63,15 @@ def get_config(arg=None):
     kl_weight=0.0,
   )
   config.reinforce_optimizer = dict(
-    lr=2e-4,
+    lr=1e-3,
     b1=0.9,
     b2=0.98,
     weight_decay=0.0,
     clip_norm=1.0,
     warmup_steps=5,
     schedule='cosine',
+    # Of the learning rate; the gates have 1.
+    part_factors=dict(state=0.1, select=0.1),
   )
   config.evaluate_decisions = 5
   config.best_metric = ''

@@ -56,17 +56,19 @@ def get_config(arg=None):
     config.mirror = False
     config.data.update(reword=False, walk_frac=0.0)
   config.temperature = 0.05
+  # What a state sees: all that came before ('history'), or the 'stack'.
+  config.view = 'stack'
+  # What the backtrack gate reads: 'evidence', the 'state', or 'both'.
+  config.gate_input = 'evidence'
   config.loss = dict(
     equals='ignored',
     noise=0.2,
     false_negative_margin=0.1,
     # Without wrong turns there is nothing for the gates to learn.
     gate_weight=0.0,
-    # Of the backtrack gate: a chain has more images to stay at than to leave.
-    leave_share=0.25,
+    # Of the backtrack gate: the weight of images to leave.
+    leave_share=0.5,
     absence_weight=0.0,
-    # Whether a rejected image may come back once its parent is rejected.
-    forgets=False,
   )
   if arg == 'turns':
     config.data.decisions = 12
@@ -75,6 +77,8 @@ def get_config(arg=None):
     config.loss.absence_weight = 1.0
   # Decisions of a rollout, which the gates are told.
   config.budget = 16
+  # How long a rejected image stays so: 'final', 'branch' or 'selection'.
+  config.rejection = 'selection'
   optimizer = dict(
     lr=1.5e-3,
     b1=0.9,

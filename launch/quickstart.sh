@@ -12,7 +12,7 @@ echo "1/3 building the worlds in $worlds"
 vhop worlds build-splits --out="$worlds"
 
 echo '2/3 checking that no training world shares an object with the others'
-vhop worlds disjoint "$worlds"/{sft,rl}_* "$worlds/dev" "$worlds"/test_*
+vhop worlds disjoint "$worlds"/{sft,il,rl}_* "$worlds/dev" "$worlds"/test_*
 
 echo "3/3 training the router in $run and measuring it on three other worlds"
 python -m vhop_jax.main --config=configs/experiment.py:quickstart \

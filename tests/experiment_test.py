@@ -19,6 +19,7 @@ def worlds(folder, other_folder, tmp_path_factory):
   out = tmp_path_factory.mktemp('worlds')
   for name, source in (
     ('sft_000', other_folder),
+    ('il_000', other_folder),
     ('rl_000', other_folder),
     ('dev', folder),
     ('test_w1', folder),

@@ -85,7 +85,7 @@ def build(
 
 def build_splits(
   out: pathlib.Path,
-  names: Names = ('sft_*', 'rl_*', 'dev', 'test_*'),
+  names: Names = ('sft_*', 'il_*', 'rl_*', 'dev', 'test_*'),
   resolution: int = 96,
   workers: int | None = None,
 ) -> None:

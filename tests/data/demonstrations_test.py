@@ -30,7 +30,7 @@ def test_every_decision_is_legal_and_the_chain_is_what_stays():
   }
   lengths, equal, deeper = set(), 0, 0
   for _ in range(300):
-    walk = oracle.Walk(0, 10, LENGTH, forgets=False)
+    walk = oracle.Walk(0, 10, LENGTH, rejection='final')
     made = sample(rng)
     assert len(made) == LENGTH
     for decision in made:

@@ -30,7 +30,7 @@ def search(random_policy, query, start, *, width, budget=BUDGET, depth=None):
 
 def search_plainly(random_policy, query, memory, *, width, depth=None):
   """Returns the best stopped chains with their log-probabilities."""
-  first = oracle.Walk(query, IMAGES, BUDGET, forgets=False)
+  first = oracle.Walk(query, IMAGES, BUDGET, rejection='final')
   alive, found = [(0.0, first, memory)], []
   for _ in range(BUDGET):
     longer = []
@@ -94,7 +94,7 @@ def test_a_wide_beam_finds_the_best_of_all_chains():
   best = (-np.inf, ())
   for length in range(1, BUDGET):
     for chain in itertools.permutations(range(1, IMAGES), length):
-      walk = oracle.Walk(0, IMAGES, BUDGET, forgets=False)
+      walk = oracle.Walk(0, IMAGES, BUDGET, rejection='final')
       memory, total = 5, 0.0
       for act in (*chain, oracle.STOP):
         total += oracle.compute_log_prob(
@@ -107,19 +107,21 @@ def test_a_wide_beam_finds_the_best_of_all_chains():
   np.testing.assert_allclose(made.log_prob[0, 0], best[0], atol=1e-4)
 
 
-def test_absence_lowers_chains_that_nothing_goes_on_from():
+def test_an_image_is_weighed_against_absence():
   scores = policy.Scores(
     select=jnp.array([[2.0, 1.0, 5.0]]),
-    stop=jnp.zeros(1),
-    backtrack=jnp.zeros(1),
+    stop=jnp.array([-1.0]),
+    backtrack=jnp.array([-2.0]),
     absence=jnp.array([1.5]),
   )
   legal = jnp.array([[True, True, False, True, True]])
-  e = np.exp
+  gates = np.log(oracle.sigmoid(1)) + np.log(oracle.sigmoid(2))
+  expected = [gates + np.log(oracle.sigmoid(x)) for x in (0.5, -0.5)]
   np.testing.assert_allclose(
-    policy.compute_presence(scores, legal),
-    [np.log((e(2) + e(1)) / (e(2) + e(1) + e(1.5)))],
-    rtol=1e-5,
+    policy.compute_extension(scores, legal), [[*expected, -np.inf]], rtol=1e-5
   )
   without = dataclasses.replace(scores, absence=None)
-  assert policy.compute_presence(without, legal).tolist() == [0.0]
+  np.testing.assert_array_equal(
+    policy.compute_extension(without, legal),
+    policy.compute_log_probs(without, legal)[:, :3],
+  )

@@ -10,9 +10,9 @@ BACK, STOP = 'back', 'stop'
 class Walk:
   """Holds one rollout: lists and sets in place of masks."""
 
-  def __init__(self, query, num_images, budget, *, forgets):
+  def __init__(self, query, num_images, budget, *, rejection):
     self.query, self.num_images = query, num_images
-    self.left, self.forgets = budget, forgets
+    self.left, self.rejection = budget, rejection
     self.stack, self.rejected, self.stopped = [], {}, False
 
   def is_done(self):
@@ -40,7 +40,7 @@ class Walk:
       image = self.stack.pop()
       below = tuple(self.stack)
       self.rejected[image] = below
-      if self.forgets:
+      if self.rejection != 'final':
         # What was rejected after the image that is gone now is free again.
         self.rejected = {
           i: after
@@ -49,9 +49,13 @@ class Walk:
         }
     else:
       self.stack.append(act)
+      if self.rejection == 'selection':
+        self.rejected = {}
 
   def copy(self):
-    made = Walk(self.query, self.num_images, self.left, forgets=self.forgets)
+    made = Walk(
+      self.query, self.num_images, self.left, rejection=self.rejection
+    )
     made.stack, made.rejected = list(self.stack), dict(self.rejected)
     made.stopped = self.stopped
     return made
@@ -61,7 +65,8 @@ def list_best(walk, chains):
   """Lists the best actions by trying; None where no chain can be reached.
 
   Goes back as far as need be, one Backtrack at a time, and then along each
-  chain, asking at each step whether the action is legal.
+  chain, asking at each step whether the action is legal. An image that was
+  just rejected may return after a detour: another image, taken and taken back.
   """
   if walk.is_done():
     return None
@@ -71,24 +76,41 @@ def list_best(walk, chains):
   walk.left = math.inf  # The budget does not matter to the expert.
   backs = 0
   while True:
-    found = []
+    found, detours = [], []
     for chain in chains:
       if tuple(walk.stack) != chain[: len(walk.stack)]:
         continue
-      ahead = walk.copy()
-      for image in chain[len(walk.stack) :]:
-        if image not in ahead.list_legal():
-          break
-        ahead.take(image)
-      else:
+      rest = chain[len(walk.stack) :]
+      if can_follow(walk.copy(), rest):
         # A whole chain, from here or by going back to it.
-        found += chain[len(walk.stack) : len(walk.stack) + 1] or [STOP]
-    if found:
-      return [BACK] if backs else sorted(set(found))
+        found += rest[:1] or [STOP]
+      elif walk.rejection == 'selection':
+        for image in list_images(walk):
+          ahead = walk.copy()
+          ahead.take(image)
+          ahead.take(BACK)
+          if can_follow(ahead, rest):
+            detours.append(image)
+    if found or detours:
+      return [BACK] if backs else sorted(set(found or detours))
     if not walk.stack:
       return None
     walk.take(BACK)
     backs += 1
+
+
+def list_images(walk):
+  """Lists the images that may be selected."""
+  return [act for act in walk.list_legal() if act not in (BACK, STOP)]
+
+
+def can_follow(walk, images):
+  """Tells whether the images may be selected one after another."""
+  for image in images:
+    if image not in walk.list_legal():
+      return False
+    walk.take(image)
+  return True
 
 
 def sigmoid(x):

@@ -15,9 +15,9 @@ from vhop_jax.env import state as state_lib
 BATCH, IMAGES, BUDGET = 24, 14, 13
 
 
-def run_oracle(random_policy, query, memory, choose, *, forgets, stop_depth):
+def run_oracle(random_policy, query, memory, choose, *, rejection, stop_depth):
   """Returns actions, log-probabilities, gates and the walk at the end."""
-  walk = oracle.Walk(query, IMAGES, BUDGET, forgets=forgets)
+  walk = oracle.Walk(query, IMAGES, BUDGET, rejection=rejection)
   taken = []
   for t in range(BUDGET):
     legal = walk.list_legal(stop_depth)
@@ -63,9 +63,9 @@ def compare(made, row, taken, walk):
 
 
 @pytest.mark.parametrize('stop_depth', [None, 2])
-@pytest.mark.parametrize('forgets', [False, True])
+@pytest.mark.parametrize('rejection', state_lib.REJECTIONS)
 @pytest.mark.parametrize('mode', ['greedy', 'select', 'sample', 'cool'])
-def test_scan_equals_a_plain_loop(mode, forgets, stop_depth):
+def test_scan_equals_a_plain_loop(mode, rejection, stop_depth):
   rng = jax.random.key(5)
   keys = jax.random.split(rng, BUDGET)
   noise = [
@@ -88,7 +88,7 @@ def test_scan_equals_a_plain_loop(mode, forgets, stop_depth):
         state_lib.start(query, num_images=IMAGES, budget=BUDGET),
         choose=choose,
         rng=rng,
-        forgets=forgets,
+        rejection=rejection,
         stop_depth=None if stop_depth is None else jnp.full(BATCH, stop_depth),
       )
     )
@@ -107,7 +107,7 @@ def test_scan_equals_a_plain_loop(mode, forgets, stop_depth):
         int(query[row]),
         int(start[row]),
         decide,
-        forgets=forgets,
+        rejection=rejection,
         stop_depth=stop_depth,
       )
       compare(made, row, taken, walk)
@@ -124,7 +124,7 @@ def test_more_decisions_than_candidates_are_refused():
       state_lib.start(np.zeros(2, int), num_images=IMAGES, budget=IMAGES),
       choose=rollout.choose_greedily,
       rng=jax.random.key(0),
-      forgets=False,
+      rejection='final',
     )
 
 

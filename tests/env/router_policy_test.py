@@ -5,12 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.env import oracle
 from tests.models import quick
 from vhop_jax.env import action as action_lib
 from vhop_jax.env import policy as policy_lib
 from vhop_jax.env import rollout, router_policy
 from vhop_jax.env import state as state_lib
-from vhop_jax.models import router as router_lib
+from vhop_jax.models import evidence as evidence_lib
 
 pytestmark = pytest.mark.usefixtures('quick_compile')
 
@@ -37,7 +38,7 @@ def prefix(router):
   return router.embedder.maker.queries(TEXTS * 8)
 
 
-def route(router, prefix, visual, gallery, *, choose, forgets):
+def route(router, prefix, visual, gallery, *, choose, rejection):
   return jax.device_get(
     router_policy.route(
       router.module,
@@ -50,9 +51,41 @@ def route(router, prefix, visual, gallery, *, choose, forgets):
       jax.random.key(0),
       budget=BUDGET,
       choose=choose,
-      forgets=forgets,
+      rejection=rejection,
     )
   )
+
+
+def write_notes(actions, cosines, rejection):
+  """Returns the notes before each decision, by a plain walk."""
+  rows, images = cosines.shape[0], cosines.shape[2]
+  made = {
+    'choice': np.zeros((rows, BUDGET, BUDGET, 2), np.float32),
+    'tried': np.zeros((rows, BUDGET, BUDGET), np.int32),
+    'best': np.full((rows, BUDGET, BUDGET), -1, np.float32),
+  }
+  for row in range(rows):
+    walk = oracle.Walk(int(QUERY[row]), images, BUDGET, rejection=rejection)
+    won, lost = {}, {}  # By place: of its image, and of those it had before.
+    for t in range(BUDGET):
+      for place, pair in won.items():
+        made['choice'][row, t, place] = pair
+      for place, others in lost.items():
+        made['tried'][row, t, place] = len(others)
+        made['best'][row, t, place] = max(others, default=-1)
+      if walk.is_done():
+        continue
+      action, seen = int(actions[row, t]), cosines[row, t]
+      act = {images: oracle.BACK, images + 1: oracle.STOP}.get(action, action)
+      walk.take(act)
+      best = max((seen[i] for i in oracle.list_images(walk)), default=-1)
+      place = len(walk.stack)
+      if act == oracle.BACK:
+        lost.setdefault(place, []).append(best)
+      elif act != oracle.STOP:
+        won[place - 1] = seen[act], best
+        lost[place] = []
+  return evidence_lib.Notes(**made)
 
 
 @pytest.fixture(scope='module')
@@ -64,64 +97,58 @@ def compute_parallel(open_router, prefix, visual, gallery):
   def apply(*args, method):
     return module.apply({'params': params}, *args, method=method)
 
-  def compute(actions, forgets):
-    start = state_lib.start(QUERY, num_images=IMAGES, budget=BUDGET)
-    states = state_lib.replay(start, actions, forgets=forgets)
-    flat = jax.tree.map(
-      lambda x: x.reshape(len(QUERY) * BUDGET, *x.shape[2:]), states
-    )
+  def encode(top, depth):
     encoded = apply(
       prefix,
       segment,
       visual[QUERY],
-      states.depth[:, 1:],
-      jnp.asarray(visual)[
-        state_lib.get_top(flat).reshape(len(QUERY), BUDGET)[:, 1:]
-      ],
+      depth[:, 1:],
+      jnp.asarray(visual)[top[:, 1:]],
       method='encode_states',
-    ).reshape(-1, WIDTH)
+    )
     queries, scale = apply(encoded, method='make_queries')
-    cosines = queries @ gallery.T
-    # Plainly: when the topmost image was put there, over what it had won.
-    candidates = state_lib.make_candidate_mask(flat)
-    by_row = cosines.reshape(len(QUERY), BUDGET, IMAGES)
-    allowed = candidates.reshape(by_row.shape)
-    choices = []
-    for t in range(BUDGET):
-      choice = jnp.zeros((len(QUERY), 2))
-      for earlier in range(t):
-        put = states.depth[:, earlier] + 1 == states.depth[:, t]
-        image = actions[:, earlier]
-        is_select = image < IMAGES
-        image = jnp.minimum(image, IMAGES - 1)[:, None]
-        own = jnp.take_along_axis(by_row[:, earlier], image, axis=1)[:, 0]
-        others = allowed[:, earlier] & (jnp.arange(IMAGES)[None] != image)
-        rival = jnp.where(others, by_row[:, earlier], -1).max(axis=1)
-        choice = jnp.where(
-          (put & is_select)[:, None], jnp.stack([own, rival], axis=1), choice
-        )
-      choices.append(choice)
-    evidence = router_lib.compute_evidence(
+    flat = queries.reshape(-1, WIDTH) @ gallery.T
+    return encoded, flat.reshape(*depth.shape, IMAGES), scale
+
+  def score(encoded, cosines, scale, flat, notes):
+    evidence = evidence_lib.compute_evidence(
       cosines,
-      candidates,
+      state_lib.make_candidate_mask(flat),
       inverse_temperature=scale,
       depth=flat.depth,
       decisions_left=BUDGET - flat.decisions,
-      choice=jnp.stack(choices, axis=1).reshape(-1, 2),
+      notes=notes,
     )
     stop, backtrack = apply(encoded, evidence, method='compute_gates')
-    log_probs = policy_lib.compute_log_probs(
+    return policy_lib.compute_log_probs(
       policy_lib.Scores(select=scale * cosines, stop=stop, backtrack=backtrack),
       state_lib.make_legal_mask(flat),
     )
+
+  encode, score = quick.jit(encode), quick.jit(score)
+
+  def compute(actions, rejection):
+    start = state_lib.start(QUERY, num_images=IMAGES, budget=BUDGET)
+    states = state_lib.replay(start, actions, rejection=rejection)
+    flat = state_lib.flatten(states)
+    top = state_lib.get_top(flat).reshape(states.depth.shape)
+    encoded, cosines, scale = encode(top, states.depth)
+    notes = write_notes(np.asarray(actions), np.asarray(cosines), rejection)
+    log_probs = score(
+      encoded.reshape(-1, WIDTH),
+      cosines.reshape(-1, IMAGES),
+      scale,
+      flat,
+      jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), notes),
+    )
     return log_probs.reshape(len(QUERY), BUDGET, -1)
 
-  return quick.jit(compute, static_argnames='forgets')
+  return compute
 
 
-@pytest.mark.parametrize('forgets', [False, True])
+@pytest.mark.parametrize('rejection', state_lib.REJECTIONS)
 def test_log_probs_equal_those_of_the_parallel_pass(
-  open_router, prefix, visual, gallery, compute_parallel, forgets
+  open_router, prefix, visual, gallery, compute_parallel, rejection
 ):
   made = route(
     open_router,
@@ -129,13 +156,13 @@ def test_log_probs_equal_those_of_the_parallel_pass(
     visual,
     gallery,
     choose=rollout.make_sampler(),
-    forgets=forgets,
+    rejection=rejection,
   )
   kinds = np.asarray(action_lib.find_kind(made.action, IMAGES))[made.mask]
   assert set(kinds.tolist()) == {0, 1, 2}
   assert made.state.stopped.any()
   parallel = np.take_along_axis(
-    np.asarray(compute_parallel(made.action, forgets)),
+    np.asarray(compute_parallel(made.action, rejection)),
     made.action[:, :, None],
     axis=2,
   )[:, :, 0]
@@ -153,10 +180,10 @@ def test_greedy_decisions_follow_the_parallel_pass(
     visual,
     gallery,
     choose=rollout.choose_selects,
-    forgets=False,
+    rejection='final',
   )
   assert made.mask.all()
-  log_probs = np.asarray(compute_parallel(made.action, False))
+  log_probs = np.asarray(compute_parallel(made.action, 'final'))
   for row in range(len(QUERY)):
     seen = {int(QUERY[row])}
     for t in range(BUDGET):

@@ -22,16 +22,22 @@ BACK, STOP = 6, 7
 SELECT, BACKTRACK, STOPPED = 0, 1, 2
 
 
-def replay(actions):
+def replay(actions, rejection):
   start = state_lib.start(
     QUERY, num_images=6, budget=len(actions), gallery_mask=CANDIDATES
   )
-  return state_lib.replay(start, jnp.array([actions]), forgets=False)
+  return state_lib.replay(start, jnp.array([actions]), rejection=rejection)
 
 
-def make_targets(actions, *, equals='ignored', chains=CHAINS):
+def make_targets(
+  actions, *, equals='ignored', chains=CHAINS, rejection='final'
+):
   return imitation.make_targets(
-    replay(actions), chains, EQUAL, equals=equals, forgets=False
+    replay(actions, rejection),
+    chains,
+    EQUAL,
+    equals=equals,
+    rejection=rejection,
   )
 
 
@@ -92,6 +98,32 @@ def test_nothing_is_labelled_once_the_chain_is_lost():
   assert made.mask.tolist() == [[True, True, False, False]]
 
 
+def test_any_image_will_do_while_the_right_one_is_rejected():
+  # Gold, back, another image, back, and gold may return.
+  made = make_targets(
+    [1, BACK, 3, BACK, 1, 2],
+    equals='positive',
+    rejection='selection',
+  )
+  assert made.mask.all()
+  kinds = [SELECT, SELECT, SELECT, BACKTRACK, SELECT, SELECT]
+  assert made.kind[0].tolist() == kinds
+  asked = imitation.find_selections(made)[0].tolist()
+  assert asked == [True, True, False, False, True, True]
+  assert not made.positive_mask[0, 2].any()
+  # What was rejected just now competes no more, what was earlier does.
+  assert list_true(made.competitor_mask[0, 2]) == [2, 3, 4]
+  assert list_true(made.competitor_mask[0, 4]) == [1, 2, 4]
+  cosines = jnp.linspace(0, 1, 36).reshape(1, 6, 6)
+  losses = [
+    imitation.compute_select_loss(
+      changed, jnp.asarray(2.0), made, margin=9.0, absence=jnp.asarray(0.5)
+    )
+    for changed in (cosines, cosines.at[0, 2].set(-1.0))
+  ]
+  assert losses[0] == losses[1]
+
+
 def test_select_loss_by_hand():
   # Two labels: log(1 + e^(s4-s1)) over candidates {1, 4} where only those
   # compete, and at the second state log(1 + e^0 + e^0).
@@ -134,7 +166,7 @@ def test_gate_loss_by_hand():
   stop = jnp.array([[9.0, -1.0, 9.0, -2.0, 3.0]])
   back = jnp.array([[9.0, 2.0, 9.0, 1.0, 9.0]])
   loss, named = imitation.compute_gate_loss(
-    stop, back, replay(actions).depth, made, leave_share=0.25
+    stop, back, replay(actions, 'final').depth, made, leave_share=0.25
   )
   cost = lambda x: np.log(1 + np.exp(-x))  # noqa: E731
   # Open: the last state. Closed: the states at depth 1.
@@ -156,7 +188,7 @@ def test_recalls_of_each_hop():
   cosines = cosines.at[0, 0, 1].set(0.5).at[0, 2, 4].set(0.5)
   cosines = cosines.at[0, 3, 4].set(0.5)
   made_recalls = imitation.compute_recalls(
-    cosines, replay(actions).depth, made, 2
+    cosines, replay(actions, 'final').depth, made, 2
   )
   assert {k: float(v) for k, v in made_recalls.items()} == {
     'hop1_r1': 0.5, 'hop2_r1': 0.0

@@ -1,6 +1,7 @@
 """Tests that models are saved whole and loaded only where they fit."""
 
 import copy
+import dataclasses
 import json
 
 import flax.linen as nn
@@ -125,9 +126,12 @@ def test_new_router_scores_as_the_embedder(embedder):
 
 def test_saved_router_is_loaded_by_its_own_embedder(embedder, router, tmp_path):
   path = tmp_path / 'router.safetensors'
+  module = router.module.clone(view='history', gate_input='both')
+  router = dataclasses.replace(router, module=module)
   pretrained.save_router(path, router, training={'steps': 3})
   loaded = pretrained.load_router(path, embedder)
   assert_equal(loaded.params, router.params)
+  assert loaded.module == module
   assert loaded.inverse_temperature == router.inverse_temperature
   _, metadata = parameter_file.load_params(path)
   assert metadata['training'] == {'steps': 3}

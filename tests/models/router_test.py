@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.models import quick
+from vhop_jax.models import evidence as evidence_lib
 from vhop_jax.models import pretrained
 from vhop_jax.models import router as router_lib
 from vhop_jax.models import sequence as sequence_lib
@@ -37,11 +38,12 @@ def apply(embedder):
   module = pretrained.make_router(embedder, inverse_temperature=20.0).module
   compiled = {}
 
-  def apply(params, *args, method, **static):
-    key = (method, *static.items())
+  def apply(params, *args, method, view='stack', **static):
+    key = (method, view, *static.items())
     if key not in compiled:
+      seeing = module.clone(view=view)
       compiled[key] = quick.jit(
-        lambda params, *args: module.apply(
+        lambda params, *args: seeing.apply(
           {'params': params}, *args, method=method, **static
         )
       )
@@ -115,7 +117,7 @@ def normalize(x):
   return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
-def encode(apply, router, prefix, query, tops, depth=None):
+def encode(apply, router, prefix, query, tops, depth=None, view='stack'):
   """Returns the states of whole trajectories, by default of selections."""
   if depth is None:
     depth = np.tile(1 + np.arange(tops.shape[1]), (len(tops), 1))
@@ -128,6 +130,7 @@ def encode(apply, router, prefix, query, tops, depth=None):
       depth,
       tops,
       method='encode_states',
+      view=view,
     )
   )
 
@@ -156,18 +159,26 @@ def test_untrained_router_is_the_embedding_model(
   )
 
 
+# The second row goes back twice, to its query image, and on again.
+TOPS = np.array([[2, 3, 4, 6, 0], [5, 6, 5, 1, 2]])
+DEPTH = np.array([[1, 2, 3, 4, 5], [1, 2, 1, 0, 1]])
+# Of the second row, what is on the stack after each decision.
+STACKS = ([], [5], [5, 6], [5], [], [2])
+
+
+@pytest.mark.parametrize('view', router_lib.VIEWS)
 def test_parallel_pass_is_each_sequence_read_anew(
-  apply, router, prefix, visual, read_anew
+  apply, router, prefix, visual, read_anew, view
 ):
-  # The second row goes back twice, to its query image.
-  tops = np.array([[2, 3, 4, 6], [5, 6, 5, 1]])
-  depth = np.array([[1, 2, 3, 4], [1, 2, 1, 0]])
-  states = encode(apply, router, prefix, visual[:2], visual[tops], depth)
-  assert states.shape == (2, 5, WIDTH)
+  states = encode(apply, router, prefix, visual[:2], visual[TOPS], DEPTH, view)
+  assert states.shape == (2, 6, WIDTH)
   for row in range(2):
-    for t in range(5):
+    for t in range(6):
+      tops, depth = TOPS[row, :t], DEPTH[row, :t]
+      if view == 'stack' and row == 1:
+        tops, depth = STACKS[t], range(1, len(STACKS[t]) + 1)
       expected = read_anew(
-        TEXTS[row], visual[row], visual[tops[row, :t]], depth[row, :t]
+        TEXTS[row], visual[row], visual[np.array(tops, int)], depth
       )
       np.testing.assert_allclose(normalize(states[row, t]), expected, atol=1e-4)
 
@@ -189,10 +200,13 @@ def test_trajectories_of_one_query_may_share_its_prefix(
   np.testing.assert_allclose(shared, alone, atol=1e-4)
 
 
-def test_cached_reading_equals_the_parallel_pass(apply, router, prefix, visual):
-  tops = visual[np.array([[2, 3, 4], [5, 6, 5]])]
-  depth = np.array([[1, 2, 3], [1, 2, 1]])
-  states = encode(apply, router, prefix, visual[:2], tops, depth)
+@pytest.mark.parametrize('view', router_lib.VIEWS)
+def test_cached_reading_equals_the_parallel_pass(
+  apply, router, prefix, visual, view
+):
+  tops, count = visual[TOPS], TOPS.shape[1]
+  states = encode(apply, router, prefix, visual[:2], tops, DEPTH, view)
+  is_select = np.diff(DEPTH, axis=1, prepend=0) > 0
   segment = router.embedder.maker.segment()
   context = apply(
     router.params,
@@ -200,17 +214,20 @@ def test_cached_reading_equals_the_parallel_pass(apply, router, prefix, visual):
     segment,
     visual[:2],
     method='start',
-    budget=3,
+    view=view,
+    budget=count,
   )
   np.testing.assert_allclose(context.state, states[:, 0], atol=1e-4)
-  for t in range(3):
+  for t in range(count):
     context = apply(
       router.params,
       context,
       segment,
-      depth[:, t],
+      DEPTH[:, t],
+      is_select[:, t],
       tops[:, t],
       method='advance',
+      view=view,
     )
     np.testing.assert_allclose(context.state, states[:, t + 1], atol=1e-4)
 
@@ -218,7 +235,15 @@ def test_cached_reading_equals_the_parallel_pass(apply, router, prefix, visual):
 def test_depth_is_told_to_the_state(apply, router, prefix, visual):
   tops = visual[np.array([[2, 3], [5, 6]])]
   states = [
-    encode(apply, router, prefix, visual[:2], tops, np.tile(depth, (2, 1)))
+    encode(
+      apply,
+      router,
+      prefix,
+      visual[:2],
+      tops,
+      np.tile(depth, (2, 1)),
+      'history',
+    )
     for depth in ([1, 2], [1, 3], [1, 8], [1, 99])
   ]
   assert np.abs(states[0] - states[1])[:, 2].max() > 1e-3
@@ -281,63 +306,43 @@ def test_temperature_stays_above_a_hundredth(router, apply):
   np.testing.assert_allclose(scale, 100.0, rtol=0.01)
 
 
+@pytest.mark.parametrize(
+  ('gate_input', 'stop_reads', 'backtrack_reads'),
+  [
+    ('evidence', (True, True), (False, True)),
+    ('both', (True, True), (True, True)),
+    ('state', (True, False), (True, False)),
+  ],
+)
+def test_gates_read_what_they_are_told_to(
+  open_router, gate_input, stop_reads, backtrack_reads
+):
+  module = open_router.module.clone(gate_input=gate_input)
+  rng = np.random.default_rng(0)
+  states = jnp.asarray(rng.normal(size=(1, WIDTH)), jnp.float32)
+  evidence = jnp.asarray(
+    rng.normal(size=(1, evidence_lib.EVIDENCE_SIZE)), jnp.float32
+  )
+
+  def compute(states, evidence):
+    return module.apply(
+      {'params': open_router.params}, states, evidence, method='compute_gates'
+    )
+
+  first = compute(states, evidence)
+  others = compute(2 * states, evidence), compute(states, 2 * evidence)
+  for gate, reads in enumerate((stop_reads, backtrack_reads)):
+    assert tuple(bool(o[gate] != first[gate]) for o in others) == reads
+
+
 def test_gates_start_closed(embedder, apply):
   made = pretrained.make_router(embedder, inverse_temperature=20.0)
   rng = np.random.default_rng(0)
   states = rng.normal(size=(3, WIDTH)).astype(np.float32)
-  evidence = rng.normal(size=(3, router_lib.EVIDENCE_SIZE)).astype(np.float32)
+  evidence = rng.normal(size=(3, evidence_lib.EVIDENCE_SIZE)).astype(np.float32)
   gates = apply(made.params, states, evidence, method='compute_gates')
   assert len(gates) == 2
   for logits in gates:
     assert logits.shape == (3,)
     assert (logits < -1).all()
     assert len(np.unique(logits)) == 3
-
-
-def test_evidence_by_hand():
-  # Two candidates of five: cosines 0.6 and 0.4, so with 1 / tau = 10 the
-  # selection is sigmoid(2) against sigmoid(-2).
-  cosines = jnp.array([[0.9, 0.4, 0.8, 0.6, 0.7]])
-  mask = jnp.array([[False, True, False, True, False]])
-  made = router_lib.compute_evidence(
-    cosines,
-    mask,
-    inverse_temperature=jnp.asarray(10.0),
-    depth=jnp.array([2]),
-    decisions_left=jnp.array([8]),
-    choice=jnp.array([[0.7, 0.5]]),
-  )
-  p = 1 / (1 + np.exp(-2))
-  entropy = -(p * np.log(p) + (1 - p) * np.log(1 - p))
-  depth = [0, 0, 1, 0, 0, 0, 0, 0]
-  np.testing.assert_allclose(
-    made[0],
-    [6, 4, *[-10] * 6, 2, *[16] * 6, entropy, *depth, 8 / 16, 7, 5, 2],
-    rtol=1e-5,
-  )
-  assert made.shape[1] == router_lib.EVIDENCE_SIZE
-
-
-def test_choice_is_compared_with_its_best_rival():
-  cosines = jnp.array([[0.9, 0.4, 0.8], [0.1, 0.2, 0.3]])
-  rivals = jnp.array([[False, True, True], [False, False, False]])
-  made = router_lib.compute_choice(cosines, rivals, jnp.array([0, 2]))
-  np.testing.assert_allclose(made, [[0.9, 0.8], [0.3, -1.0]], rtol=1e-6)
-
-
-def test_no_gradient_flows_through_the_evidence():
-  def total(cosines, scale, choice):
-    return router_lib.compute_evidence(
-      cosines,
-      jnp.ones((1, 3), bool),
-      inverse_temperature=scale,
-      depth=jnp.array([1]),
-      decisions_left=jnp.array([1]),
-      choice=choice,
-    ).sum()
-
-  grads = jax.grad(total, argnums=(0, 1, 2))(
-    jnp.array([[0.1, 0.2, 0.3]]), jnp.asarray(2.0), jnp.array([[0.3, 0.2]])
-  )
-  for grad in grads:
-    np.testing.assert_array_equal(grad, 0)

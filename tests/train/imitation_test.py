@@ -44,7 +44,7 @@ def collect(open_router, batch):
       imitation.make_collect(
         open_router,
         budget=BUDGET,
-        forgets=False,
+        rejection='final',
         temperature=1.0,
         expert_fracs=(expert_frac,),
         demonstration_frac=demonstration_frac,
@@ -56,14 +56,14 @@ def collect(open_router, batch):
 
 def make_targets(batch, action):
   states = objective.replay(
-    {**batch, 'action': action}, budget=BUDGET, forgets=False
+    {**batch, 'action': action}, budget=BUDGET, rejection='final'
   )
   return loss_lib.make_targets(
     states,
     objective.get_chains(batch),
     batch['equal_mask'],
     equals='ignored',
-    forgets=False,
+    rejection='final',
   )
 
 

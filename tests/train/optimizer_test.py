@@ -54,6 +54,28 @@ def test_impossible_schedules_are_usage_errors(changes, word):
     optimizer_lib.make_schedule(**(settings | changes))
 
 
+def test_a_part_may_learn_more_slowly():
+  params = {
+    name: {'w': np.zeros((1, 1), np.float32)} for name in ('a', 'b', 'c')
+  }
+  tx = optimizer_lib.make_optimizer(
+    lr=1.0,
+    b1=0.0,
+    b2=0.0,
+    weight_decay=0.0,
+    clip_norm=0.0,
+    warmup_steps=0,
+    schedule='constant',
+    steps=1,
+    decay_mask={name: {'w': True} for name in params},
+    part_factors={'a': 0.25, 'b': 0.0},
+  )
+  grads = {name: {'w': np.ones((1, 1), np.float32)} for name in params}
+  update, _ = tx.update(grads, tx.init(params), params)
+  made = [float(update[name]['w'][0, 0]) for name in params]
+  assert made == pytest.approx([-0.25, 0.0, -1.0], rel=1e-4)
+
+
 def test_clipped_gradient_has_the_asked_norm():
   # With b1 = b2 = 0 Adam's update is g / (|g| + eps), the same for any norm
   # but for eps: a gradient clipped to 1e-8 halves it, as eps is 1e-8 too.

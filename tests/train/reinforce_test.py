@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures('quick_compile')
 IMAGES, BUDGET = 9, 5
 CANDIDATES, ROLLOUTS, QUERIES = 18, 6, 2
 BACK, STOP = CANDIDATES, CANDIDATES + 1
-POLICY = {'budget': BUDGET, 'forgets': False}
+POLICY = {'budget': BUDGET, 'rejection': 'selection'}
 
 
 @pytest.fixture(scope='module')

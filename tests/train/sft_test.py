@@ -42,7 +42,7 @@ def make_loss(router, **changes):
     'gate_weight': 0.0,
     'leave_share': 0.5,
     'absence_weight': 0.0,
-    'forgets': False,
+    'rejection': 'selection',
     'budget': 16,
   }
   return objective.make_loss(router, **{**settings, **changes})

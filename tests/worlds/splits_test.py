@@ -20,7 +20,9 @@ def test_no_two_splits_draw_the_same():
 def test_no_two_kinds_of_worlds_share_a_seed():
   seeds = {}
   for name, spec in splits.make_splits().items():
-    label = re.search('paper_sft|sft_...|rl_...|dev|test_w.', name).group()
+    label = re.search(
+      'paper_sft|sft_...|il_...|rl_...|dev|test_w.', name
+    ).group()
     assert seeds.setdefault(spec.seed, label) == label
 
 
@@ -84,9 +86,13 @@ def test_each_variant_is_measured_and_some_are_trained_on(prefix, trained):
     prefix + label for label in measured
   ]
   named = splits.make_splits()
-  for kind, families in (('sft', 150), ('rl', 50)):
+  for kind, families, count in (
+    ('sft', 150, trained),
+    ('il', 100, trained * 3 // 5),
+    ('rl', 50, trained),
+  ):
     names = [name for name in named if name.startswith(f'{prefix}{kind}_')]
-    assert names == [f'{prefix}{kind}_{i:03d}' for i in range(trained)]
+    assert names == [f'{prefix}{kind}_{i:03d}' for i in range(count)]
     assert all(named[name].families == families for name in names)
 
 

@@ -1,8 +1,9 @@
 """Searches for the most probable chain instead of taking decisions one by one.
 
 A hypothesis is a chain without Backtrack. Its score is the policy's own
-log-probability, so a dead end shows by the backtrack gate of the state it
-leads to; and, where the policy knows absence, by that nothing follows.
+log-probability; where the policy knows absence, an image is weighed against
+that instead of against the other images (see `policy.compute_extension`). So a
+dead end shows by the backtrack gate, and by that nothing follows.
 """
 
 from typing import Any
@@ -87,10 +88,10 @@ def search(
         score=stack_scores,
       ),
     )
-    presence = policy_lib.compute_presence(scores, legal)
-    extended = alive[:, :, None] + (
-      log_probs[:, :count] + presence[:, None]
-    ).reshape(rows, width, count)
+    longer = jnp.maximum(
+      policy_lib.compute_extension(scores, legal), _IMPOSSIBLE
+    )
+    extended = alive[:, :, None] + longer.reshape(rows, width, count)
     alive, best = jax.lax.top_k(extended.reshape(rows, -1), width)
     alive = jnp.maximum(alive, _IMPOSSIBLE)
     parent, image = best // count, best % count
@@ -101,7 +102,7 @@ def search(
     taken = scores.select[index, action].reshape(rows, width)
     stack_scores = jnp.take_along_axis(stack_scores, parent[:, :, None], axis=1)
     stack_scores = stack_scores.at[:, :, t].set(taken)
-    state = state_lib.step(state, action, forgets=False)
+    state = state_lib.step(state, action, rejection='final')
     context = policy.advance(context, action, state)
     return (context, state, alive, stack_scores, found), None
 

@@ -29,25 +29,30 @@ class Label:
   Attributes:
     kind: SELECT, BACKTRACK or STOP.
     select_mask: where `kind` is SELECT, the images it would take next.
+    is_detour: whether all of those images are wrong: the right one was
+      rejected, and returns when another has been.
     mask: whether the state has a label: not when the rollout is done, nor when
       no chain can be finished any more.
   """
 
   kind: Int[Array, 'B']
   select_mask: Bool[Array, 'B N']
+  is_detour: Bool[Array, 'B']
   mask: Bool[Array, 'B']
 
 
-def label(state: state_lib.State, chains: Chains, *, forgets: bool) -> Label:
+def label(state: state_lib.State, chains: Chains, *, rejection: str) -> Label:
   """Labels states.
 
   Stop on a whole chain; else select any image that goes on with a chain which
   can still be finished; else backtrack, if that leads back to such a chain.
+  Where rejections last for a selection, all chains can be finished; if the next
+  image has just been rejected, any other will do.
 
   Args:
     state: where the rollouts stand.
     chains: the valid chains.
-    forgets: as in `state.step`.
+    rejection: as in `state.step`.
   """
   images, length = chains.images, chains.length
   hops = images.shape[2]
@@ -62,7 +67,7 @@ def label(state: state_lib.State, chains: Chains, *, forgets: bool) -> Label:
   depth = state.depth[:, None]
 
   # What is popped on the way back to the common part gets rejected: with
-  # `forgets` only its lowest image stays so.
+  # `rejection` only its lowest image stays so.
   safe_images = jnp.maximum(images, 0)
   rejected = jnp.take_along_axis(
     state.rejected_depth[:, None], safe_images, axis=2
@@ -71,7 +76,9 @@ def label(state: state_lib.State, chains: Chains, *, forgets: bool) -> Label:
   popped = (stack[:, :, None] == images[:, :, :, None]) & (
     slots >= common[:, :, None, None]
   )
-  if forgets:
+  if rejection == 'selection':
+    lost = jnp.zeros(rejected.shape, bool)
+  elif rejection == 'branch':
     lowest = slots == common[:, :, None, None]
     lost = ((rejected >= 0) & (rejected <= common[:, :, None])) | (
       popped & lowest
@@ -93,6 +100,11 @@ def label(state: state_lib.State, chains: Chains, *, forgets: bool) -> Label:
   ].set(True, mode='drop')
 
   stops, selects = complete.any(axis=1), goes_on.any(axis=1)
+  # A chain that goes on may lack its next image for now.
+  candidates = state_lib.make_candidate_mask(state)
+  select_mask &= candidates
+  is_detour = selects & ~stops & ~select_mask.any(axis=1)
+  select_mask = jnp.where(is_detour[:, None], candidates, select_mask)
   kind = jnp.where(
     stops,
     action_lib.STOP,
@@ -102,5 +114,6 @@ def label(state: state_lib.State, chains: Chains, *, forgets: bool) -> Label:
   return Label(
     kind=kind,
     select_mask=select_mask & (kind == action_lib.SELECT)[:, None],
+    is_detour=is_detour,
     mask=(stops | selects | backtracks) & ~state_lib.is_done(state),
   )

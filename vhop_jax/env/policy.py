@@ -69,7 +69,7 @@ def compute_log_probs(
       that keep only the last summand of each line.
   """
   count = scores.select.shape[1]
-  may_backtrack, may_stop = legal[:, count], legal[:, count + 1]
+  may_stop = legal[:, count + 1]
   stop = jax.nn.log_sigmoid(scores.stop)
   backtrack = jax.nn.log_sigmoid(scores.backtrack)
   select = jnp.where(legal[:, :count], scores.select, -jnp.inf)
@@ -81,30 +81,44 @@ def compute_log_probs(
     -jnp.inf,
   )
   if gate_complements:
-    goes_on = jnp.where(may_stop, jax.nn.log_sigmoid(-scores.stop), 0.0)
-    backtrack += goes_on
-    keeps = jnp.where(may_backtrack, jax.nn.log_sigmoid(-scores.backtrack), 0.0)
-    select += (goes_on + keeps)[:, None]
+    backtrack += jnp.where(may_stop, jax.nn.log_sigmoid(-scores.stop), 0.0)
+    select += _compute_keeps(scores, legal)[:, None]
   gates = jnp.stack([backtrack, stop], axis=1)
   gates = jnp.where(legal[:, count:], gates, -jnp.inf)
   return jnp.concatenate([select, gates], axis=1)
 
 
-def compute_presence(
+def compute_extension(
+  scores: Scores, legal: Bool[Array, 'B A']
+) -> Float[Array, 'B N']:
+  """Returns how well each image extends a chain, for chains to be compared.
+
+  It is log pi(Select i), but where absence is known the softmax over the images
+  gives way to log sigmoid(s_i - absence): that image i goes on, rather than
+  none. For also a dead end has a best image, which wins its own softmax however
+  badly it fits.
+
+  Returns:
+    -inf at images that are not legal.
+  """
+  count = scores.select.shape[1]
+  log_probs = compute_log_probs(scores, legal)[:, :count]
+  if scores.absence is None:
+    return log_probs
+  odds = jax.nn.log_sigmoid(scores.select - scores.absence[:, None])
+  keeps = _compute_keeps(scores, legal)
+  return jnp.where(legal[:, :count], odds + keeps[:, None], -jnp.inf)
+
+
+def _compute_keeps(
   scores: Scores, legal: Bool[Array, 'B A']
 ) -> Float[Array, 'B']:
-  """Returns the log-probability that some image goes on.
-
-  That of a softmax over the legal images and absence. Where one image is
-  selected from states that differ, as along the chains of a beam, it says how
-  good the best of each is, which their own softmax does not.
-  """
-  if scores.absence is None:
-    return jnp.zeros(scores.stop.shape)
-  count = scores.select.shape[1]
-  select = jnp.where(legal[:, :count], scores.select, -jnp.inf)
-  total = jax.nn.logsumexp(select, axis=1)
-  return -jax.nn.softplus(scores.absence - total)
+  """Returns the log-probability that neither gate is taken."""
+  may_backtrack, may_stop = legal[:, -2], legal[:, -1]
+  goes_on = jnp.where(may_stop, jax.nn.log_sigmoid(-scores.stop), 0.0)
+  return goes_on + jnp.where(
+    may_backtrack, jax.nn.log_sigmoid(-scores.backtrack), 0.0
+  )
 
 
 def choose_greedily(

@@ -88,7 +88,7 @@ def roll_out(
   *,
   choose: Choose,
   rng: Array,
-  forgets: bool,
+  rejection: str,
   stop_depth: Int[Array | np.ndarray, 'B'] | None = None,
   length: int | None = None,
   gate_complements: bool = True,
@@ -101,7 +101,7 @@ def roll_out(
     state: of the environment, before the first decision.
     choose: turns scores into an action.
     rng: for `choose`.
-    forgets: as in `state.step`.
+    rejection: as in `state.step`.
     stop_depth: as in `state.make_legal_mask`.
     length: T, decisions after which it is cut short; None is the budget.
     gate_complements: as in `policy.compute_log_probs`, of what is returned.
@@ -139,7 +139,7 @@ def roll_out(
         legal[:, count], jax.nn.sigmoid(scores.backtrack), 0.0
       ),
     }
-    state = state_lib.step(state, action, forgets=forgets)
+    state = state_lib.step(state, action, rejection=rejection)
     return (policy.advance(context, action, state), state), outputs
 
   (_, state), outputs = jax.lax.scan(

@@ -13,6 +13,7 @@ from vhop_jax.env import beam as beam_lib
 from vhop_jax.env import policy as policy_lib
 from vhop_jax.env import rollout as rollout_lib
 from vhop_jax.env import state as state_lib
+from vhop_jax.models import evidence as evidence_lib
 from vhop_jax.models import router as router_lib
 from vhop_jax.models import sequence as sequence_lib
 from vhop_jax.typing import Array, Float, Int, Params
@@ -24,19 +25,18 @@ class Context:
 
   Attributes:
     router: what it has read.
-    choices: for each image on the stack its own cosine and that of its best
-      rival when it was selected; above the stack anything.
+    notes: what the gates are told of what happened before.
   """
 
   router: router_lib.Context
-  choices: Float[Array, 'B T 2']
+  notes: evidence_lib.Notes
 
 
 def take_context(context: Context, rows: Int[Array, 'P']) -> Context:
   """Returns the context of some rows, in that order; they may repeat."""
   return Context(
     router=router_lib.take_context(context.router, rows),
-    choices=context.choices[rows],
+    notes=jax.tree.map(lambda x: x[rows], context.notes),
   )
 
 
@@ -67,8 +67,8 @@ def start(
     budget=budget,
     method='start',
   )
-  rows = query_visual.shape[0]
-  return Context(router=router, choices=jnp.zeros((rows, budget, 2)))
+  notes = evidence_lib.start_notes(query_visual.shape[0], budget)
+  return Context(router=router, notes=notes)
 
 
 def make_policy(
@@ -96,14 +96,13 @@ def make_policy(
     encoded = context.router.state
     queries, scale = apply(encoded, method='make_queries')
     cosines = queries @ gallery.T
-    top = jnp.maximum(state.depth - 1, 0)[:, None, None]
-    evidence = router_lib.compute_evidence(
+    evidence = evidence_lib.compute_evidence(
       cosines,
       state_lib.make_candidate_mask(state),
       inverse_temperature=scale,
       depth=state.depth,
       decisions_left=state.budget - state.decisions,
-      choice=jnp.take_along_axis(context.choices, top, axis=1)[:, 0],
+      notes=context.notes,
     )
     stop, backtrack = apply(encoded, evidence, method='compute_gates')
     absence = scale * apply(method='get_absence')
@@ -118,27 +117,26 @@ def make_policy(
     context: Context, action: Array, state: state_lib.State
   ) -> Context:
     count = state.num_images
+    is_select = action_lib.find_kind(action, count) == action_lib.SELECT
     # XLA shares this product with that of `score`.
     queries, _ = apply(context.router.state, method='make_queries')
-    choice = router_lib.compute_choice(
+    note = evidence_lib.make_note(
       queries @ gallery.T,
       state_lib.make_candidate_mask(state),
       jnp.minimum(action, count - 1),
+      depth=state.depth,
+      is_select=is_select,
     )
-    is_select = action_lib.find_kind(action, count) == action_lib.SELECT
-    # Out of bounds, which writes nothing, unless an image was put there.
-    place = jnp.where(is_select, state.depth - 1, state.budget)
-    rows = jnp.arange(action.shape[0])
     moved: router_lib.Context = apply(
       context.router,
       segment,
       state.depth,
+      is_select,
       gallery_visual[state_lib.get_top(state)],
       method='advance',
     )
     return Context(
-      router=moved,
-      choices=context.choices.at[rows, place].set(choice, mode='drop'),
+      router=moved, notes=evidence_lib.take_note(context.notes, note)
     )
 
   return policy_lib.Policy(score=score, advance=advance, take=take_context)
@@ -172,7 +170,7 @@ def _start(
 
 
 @functools.partial(
-  jax.jit, static_argnames=('module', 'budget', 'choose', 'forgets')
+  jax.jit, static_argnames=('module', 'budget', 'choose', 'rejection')
 )
 def route(
   module: router_lib.Router,
@@ -186,7 +184,7 @@ def route(
   *,
   budget: int,
   choose: rollout_lib.Choose,
-  forgets: bool,
+  rejection: str,
   stop_depth: Int[Array | np.ndarray, 'B'] | None = None,
 ) -> rollout_lib.Rollout:
   """Rolls a router out over a gallery.
@@ -202,7 +200,7 @@ def route(
     rng: for `choose`.
     budget: T, decisions.
     choose: how an action is taken.
-    forgets: as in `state.step`.
+    rejection: as in `state.step`.
     stop_depth: as in `state.make_legal_mask`.
 
   Raises:
@@ -224,7 +222,7 @@ def route(
     state,
     choose=choose,
     rng=rng,
-    forgets=forgets,
+    rejection=rejection,
     stop_depth=stop_depth,
   )
 

@@ -2,6 +2,14 @@
 
 DESIGN: the active chain is a stack; Select pushes, Backtrack pops, and what
 was popped is rejected. All rows of a batch share one gallery of N images.
+
+How long a rejection lasts is a setting, `rejection`:
+
+  final      for the rest of the rollout
+  branch     until an image below it is rejected too: it did not follow that
+             one, but it may follow another
+  selection  until the next selection: another image has its turn, and when
+             that one leads no further either, the better of the two may return
 """
 
 import dataclasses
@@ -11,11 +19,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from vhop_jax import errors
 from vhop_jax.env import action as action_lib
 from vhop_jax.typing import Array, Bool, Int
 
 PAD = -1  # In the stack: no image.
 NOT_REJECTED = -1  # In `rejected_depth`.
+_MISSING = -2  # In `rejected_depth`: padding of the gallery.
+
+REJECTIONS = ('final', 'branch', 'selection')
 
 
 @flax.struct.dataclass
@@ -26,8 +38,8 @@ class State:
     query: gallery index of the query image.
     stack: the images selected and not backtracked, first the first; then PAD.
     depth: how many they are.
-    rejected_depth: for each rejected image how many images were below it on
-      the stack when it was rejected; else NOT_REJECTED.
+    rejected_depth: for each image that is rejected now how many images were
+      below it on the stack when that happened; else NOT_REJECTED.
     decisions: how many were taken.
     stopped: whether the last of them was Stop.
   """
@@ -70,8 +82,7 @@ def start(
   zeros = jnp.zeros(count, jnp.int32)
   rejected = jnp.full((count, num_images), NOT_REJECTED, jnp.int32)
   if gallery_mask is not None:
-    # Padding is rejected from the start, for good.
-    rejected = jnp.where(gallery_mask[None], rejected, 0)
+    rejected = jnp.where(gallery_mask[None], rejected, _MISSING)
   return State(
     query=query,
     stack=jnp.full((count, budget), PAD, jnp.int32),
@@ -126,16 +137,18 @@ def make_legal_mask(
   return legal & ~is_done(state)[:, None]
 
 
-def step(state: State, action: Int[Array, 'B'], *, forgets: bool) -> State:
+def step(state: State, action: Int[Array, 'B'], *, rejection: str) -> State:
   """Takes one decision; a rollout that is done stays as it is.
 
   Args:
     state: where the rollouts stand.
     action: a legal action of each row; of rows that are done, anything.
-    forgets: whether the images rejected after an image are allowed again when
-      that image is rejected itself: they did not follow it, but they may
-      follow another.
+    rejection: one of `REJECTIONS`: how long a rejected image stays so.
+
+  Raises:
+    UsageError: `rejection` is none of its choices.
   """
+  errors.check_choice('rejection', rejection, REJECTIONS)
   count = state.num_images
   rows = jnp.arange(action.shape[0])
   kind = action_lib.find_kind(action, count)
@@ -150,9 +163,11 @@ def step(state: State, action: Int[Array, 'B'], *, forgets: bool) -> State:
     return x.at[rows, index].set(value, mode='drop')
 
   rejected = put(state.rejected_depth, backtracks, get_top(state), top)
-  if forgets:
-    later = backtracks[:, None] & (rejected > top[:, None])
-    rejected = jnp.where(later, NOT_REJECTED, rejected)
+  if rejection != 'final':
+    ends = backtracks[:, None] & (rejected > top[:, None])
+    if rejection == 'selection':
+      ends |= selects[:, None] & (rejected >= 0)
+    rejected = jnp.where(ends, NOT_REJECTED, rejected)
   stack = put(state.stack, selects, state.depth, action)
   stack = put(stack, backtracks, top, PAD)
   return dataclasses.replace(
@@ -171,11 +186,13 @@ def flatten(states: State) -> State:
   return flat
 
 
-def replay(state: State, actions: Int[Array, 'B T'], *, forgets: bool) -> State:
+def replay(
+  state: State, actions: Int[Array, 'B T'], *, rejection: str
+) -> State:
   """Returns the states before each of the actions, along a second axis."""
 
   def body(state: State, action: Array) -> tuple[State, State]:
-    return step(state, action, forgets=forgets), state
+    return step(state, action, rejection=rejection), state
 
   _, states = jax.lax.scan(body, state, actions.T)
   swapped: State = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), states)

@@ -143,7 +143,9 @@ def _list_routers(
     f'at most {config.budget} decisions, by its gates; the instruction given'
     ' once',
     'last',
-    lambda gallery: routing.route(router, gallery, budget=config.budget),
+    lambda gallery: routing.route(
+      router, gallery, budget=config.budget, rejection=config.rejection
+    ),
     decoding=paper.GATES,
     has_gates=True,
     stage=stage,
@@ -154,7 +156,11 @@ def _list_routers(
     "by its gates, but it may stop at the prompt's hop count alone",
     'last',
     lambda gallery: routing.route(
-      router, gallery, budget=config.budget, stops_at_hops=True
+      router,
+      gallery,
+      budget=config.budget,
+      rejection=config.rejection,
+      stops_at_hops=True,
     ),
     decoding=paper.GATES_AT_HOPS,
     has_gates=True,

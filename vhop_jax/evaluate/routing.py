@@ -105,7 +105,7 @@ def route(
   budget: int,
   choose: rollout_lib.Choose = rollout_lib.choose_greedily,
   seed: int = 0,
-  forgets: bool = False,
+  rejection: str = 'selection',
   stops_at_hops: bool = False,
 ) -> list[scores_lib.Trajectory]:
   """Routes all queries of a world, with gates; one trajectory a query.
@@ -116,7 +116,7 @@ def route(
     budget: decisions a rollout may take.
     choose: how an action is taken.
     seed: of what `choose` draws.
-    forgets: as in `env.state.step`.
+    rejection: as in `env.state.step`.
     stops_at_hops: whether Stop is allowed at the prompt's hop count alone.
   """
   world = gallery.world
@@ -126,7 +126,7 @@ def route(
     budget=budget,
     choose=choose,
     seed=seed,
-    forgets=forgets,
+    rejection=rejection,
     stops_at_hops=stops_at_hops,
   )
   trajectories = []
@@ -222,7 +222,7 @@ def _roll_out(
   budget: int,
   choose: rollout_lib.Choose,
   seed: int = 0,
-  forgets: bool = False,
+  rejection: str = 'selection',
   stops_at_hops: bool = False,
 ) -> rollout_lib.Rollout:
   """Rolls all queries of a world out; the scores are cosines, on the host."""
@@ -243,7 +243,7 @@ def _roll_out(
       jax.random.key(seed),
       budget=budget,
       choose=choose,
-      forgets=forgets,
+      rejection=rejection,
       stop_depth=stop_depth,
     )
   )
@@ -359,6 +359,7 @@ def measure(
   *,
   steps: int,
   budget: int,
+  rejection: str,
 ) -> dict[str, float]:
   """Returns the figures that matter while training.
 
@@ -367,6 +368,7 @@ def measure(
     source: a world kept from training.
     steps: greedy selections, without gates.
     budget: decisions with gates.
+    rejection: as in `env.state.step`.
 
   Returns:
     `set_success` of greedy selection, teacher-forced `hop<h>_r<k>`, and of a
@@ -379,7 +381,7 @@ def measure(
   ranks = compute_teacher_forced_ranks(router, gallery)
   gated: dict[str, float] = {}
   if router.has_gates:
-    routed = route(router, gallery, budget=budget)
+    routed = route(router, gallery, budget=budget, rejection=rejection)
     values = {
       **scores_lib.compute_outcomes(source.world, routed, answer='last').values,
       **scores_lib.compute_counts(source.world, routed).values,

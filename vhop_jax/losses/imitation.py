@@ -26,7 +26,8 @@ class Targets:
   Attributes:
     kind: SELECT, BACKTRACK or STOP.
     mask: whether a state has a label.
-    positive_mask: where `kind` is SELECT, the images that are right.
+    positive_mask: where `kind` is SELECT, the images that are right; none on a
+      detour, where any image is as good.
     competitor_mask: the images that the loss pushes away from there.
   """
 
@@ -42,7 +43,7 @@ def make_targets(
   equal_mask: Bool[Array, 'B hops C'],
   *,
   equals: str,
-  forgets: bool,
+  rejection: str,
 ) -> Targets:
   """Labels the states of trajectories.
 
@@ -51,7 +52,7 @@ def make_targets(
     chains: the valid chains, as candidate indices.
     equal_mask: True at images that fit the hop as well as the gold one.
     equals: one of `EQUALS`: what `equal_mask` becomes.
-    forgets: as in `env.state.step`.
+    rejection: as in `env.state.step`.
   """
   b, t = states.depth.shape
   hops, count = equal_mask.shape[1:]
@@ -59,18 +60,19 @@ def make_targets(
   repeated: expert_lib.Chains = jax.tree.map(
     lambda x: jnp.repeat(x, t, axis=0), chains
   )
-  label = expert_lib.label(flat, repeated, forgets=forgets)
+  label = expert_lib.label(flat, repeated, rejection=rejection)
   candidates = state_lib.make_candidate_mask(flat)
   hop = jnp.minimum(states.depth, hops - 1)
   equal = jnp.take_along_axis(equal_mask, hop[:, :, None], axis=1)
   equal = equal.reshape(b * t, count) & candidates
   # With several chains an image may be the gold one of another.
   equal &= ~label.select_mask
-  positives, competitors = label.select_mask, candidates
+  positives = label.select_mask & ~label.is_detour[:, None]
+  competitors = candidates
   if equals == 'ignored':
     competitors &= ~equal
   elif equals == 'positive':
-    is_select = label.kind == action_lib.SELECT
+    is_select = (label.kind == action_lib.SELECT) & ~label.is_detour
     positives |= equal & is_select[:, None]
   return Targets(
     kind=label.kind.reshape(b, t),
@@ -78,6 +80,12 @@ def make_targets(
     positive_mask=positives.reshape(b, t, count),
     competitor_mask=competitors.reshape(b, t, count),
   )
+
+
+def find_selections(targets: Targets) -> Bool[Array, 'B T']:
+  """Returns where some images are right and others are not."""
+  is_select = targets.mask & (targets.kind == action_lib.SELECT)
+  return is_select & targets.positive_mask.any(axis=2)
 
 
 def _mean(values: Array, mask: Array) -> Float[Array, '']:
@@ -120,7 +128,7 @@ def compute_select_loss(
   competitors = targets.competitor_mask.reshape(-1, count)
   # The mask is of the expert's action: a mask of legal targets alone would
   # silently drop labels of other kinds.
-  is_select = (targets.mask & (targets.kind == action_lib.SELECT)).reshape(-1)
+  is_select = find_selections(targets).reshape(-1)
   if absence is None:
     losses = contrastive.info_nce(scale * flat, positives, competitors & safe)
     return _mean(losses, is_select), jnp.zeros(())
@@ -204,7 +212,7 @@ def compute_recalls(
     axis=1,
   ).reshape(targets.kind.shape)
   hit = jnp.take_along_axis(targets.positive_mask, best[:, :, None], axis=2)
-  is_select = targets.mask & (targets.kind == action_lib.SELECT)
+  is_select = find_selections(targets)
   return {
     f'hop{hop + 1}_r1': _mean(
       hit[:, :, 0].astype(jnp.float32), is_select & (depth == hop)

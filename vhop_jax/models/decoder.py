@@ -391,8 +391,9 @@ class DecoderLayer(nn.Module):
 class Decoder(nn.Module):
   """The decoder: embeddings in, hidden states after the final norm out.
 
-  Slot j attends to slot i iff i <= j and mask[i]; padding may stand anywhere,
-  also between tokens. The hidden states at padding slots mean nothing.
+  Slot j attends to slot i iff i <= j, mask[i] and, where that is given,
+  visible[j, i]; padding may stand anywhere, also between tokens. The hidden
+  states at padding slots mean nothing.
 
   Attributes:
     config: sizes.
@@ -439,6 +440,7 @@ class Decoder(nn.Module):
     *,
     cache: Cache | None = None,
     deepstack: Float[Array, 'taps B S D'] | None = None,
+    visible: Bool[Array, 'B S slots'] | None = None,
   ) -> tuple[Float[Array, 'B S D'], Cache | None]:
     """Runs the layers over one segment.
 
@@ -449,6 +451,7 @@ class Decoder(nn.Module):
       cache: slots before this segment; the segment is written at slots
         length .. length + S.
       deepstack: added after layers 0 .. taps - 1; zeros at text.
+      visible: what each slot may attend to; None is all.
 
     Returns:
       Hidden states and the new cache (None without a cache).
@@ -461,6 +464,8 @@ class Decoder(nn.Module):
       keep = jax.lax.dynamic_update_slice(cache.mask, mask, (0, start))
     causal = jnp.arange(keep.shape[1])[None, :] <= (start + slots)[:, None]
     allowed = causal[None] & keep[:, None, :]
+    if visible is not None:
+      allowed &= visible
     rope = compute_rope(self.config, positions)
     carry = (embeddings.astype(self.dtype), jnp.zeros((), jnp.int32))
     (x, _), new = self.layers(carry, cached, rope, allowed, start, deepstack)

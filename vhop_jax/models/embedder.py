@@ -75,6 +75,7 @@ class TextEncoder(nn.Module):
     visual: Float[Array, 'B P D'] | None,
     cache: decoder_lib.Cache | None = None,
     shift: Float[Array, 'B S D'] | None = None,
+    visible: Bool[Array, 'B S slots'] | None = None,
   ) -> tuple[Float[Array, 'B S D'], decoder_lib.Cache | None]:
     """Reads a batch of sequences.
 
@@ -84,6 +85,7 @@ class TextEncoder(nn.Module):
         pure texts.
       cache: what was read before, for incremental reading.
       shift: added to what the decoder reads at each slot.
+      visible: see `decoder.Decoder`.
 
     Returns:
       The hidden states after the final norm, and the new cache.
@@ -96,7 +98,9 @@ class TextEncoder(nn.Module):
     if shift is not None:
       x += shift
     positions = jnp.moveaxis(sequence.positions, 1, 0)
-    return self.decoder(x, positions, sequence.mask, cache=cache)
+    return self.decoder(
+      x, positions, sequence.mask, cache=cache, visible=visible
+    )
 
   def embed(
     self,

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from vhop_jax import errors
 from vhop_jax.models import decoder as decoder_lib
 from vhop_jax.models import embedder as embedder_lib
+from vhop_jax.models import evidence as evidence_lib
 from vhop_jax.models import parameter_file, vision_conv
 from vhop_jax.models import router as router_lib
 from vhop_jax.models import sequence as sequence_lib
@@ -170,13 +171,29 @@ class RouterModel:
 
 
 def make_router(
-  embedder: Pretrained, *, inverse_temperature: float
+  embedder: Pretrained,
+  *,
+  inverse_temperature: float,
+  view: str = 'stack',
+  gate_input: str = 'evidence',
 ) -> RouterModel:
-  """Makes an untrained router: it scores as the embedding model does."""
+  """Makes an untrained router: it scores as the embedding model does.
+
+  Args:
+    embedder: the embedding model.
+    inverse_temperature: 1 / tau at the start.
+    view: see `router.Router`.
+    gate_input: likewise.
+
+  Raises:
+    UsageError: `view` or `gate_input` is none of its choices.
+  """
+  errors.check_choice('view', view, router_lib.VIEWS)
+  errors.check_choice('gate_input', gate_input, router_lib.GATE_INPUTS)
   config = embedder.module.config.decoder
-  module = router_lib.Router(config, inverse_temperature)
+  module = router_lib.Router(config, inverse_temperature, view, gate_input)
   state = jnp.zeros((1, config.hidden_size))
-  evidence = jnp.zeros((1, router_lib.EVIDENCE_SIZE))
+  evidence = jnp.zeros((1, evidence_lib.EVIDENCE_SIZE))
 
   def init(rng: jax.Array) -> Params:
     rng_stop, rng_backtrack = jax.random.split(rng)
@@ -217,6 +234,8 @@ def save_router(
       'model': router.embedder.settings,
       'embedder': router.embedder.fingerprint,
       'inverse_temperature': router.inverse_temperature,
+      'view': router.module.view,
+      'gate_input': router.module.gate_input,
       'has_gates': router.has_gates,
       'training': training,
     },
@@ -243,12 +262,16 @@ def load_router(
   """
   path = SHIPPED_ROUTERS.get(str(path), pathlib.Path(path))
   params, metadata = parameter_file.load_params(path)
-  if not {'inverse_temperature', 'has_gates'} <= set(metadata):
+  known = {'inverse_temperature', 'view', 'gate_input', 'has_gates'}
+  if not known <= set(metadata):
     raise errors.DataError(
       f'{path} holds no router: give the router.safetensors of a training run'
     )
   router = make_router(
-    embedder, inverse_temperature=metadata['inverse_temperature']
+    embedder,
+    inverse_temperature=metadata['inverse_temperature'],
+    view=metadata['view'],
+    gate_input=metadata['gate_input'],
   )
   tower = params.pop('tower', {})
   parameter_file.check_shapes(params, router.params, path)

@@ -6,11 +6,18 @@ The context of the policy is one sequence,
 
 and each decision adds the image that is on top of the stack after it: Select
 the selected one, Backtrack once more the one below. The state token is told the
-depth of the stack by an embedding of its own, zero before training.
+depth of the stack by an embedding of its own, zero before training. What a
+state token sees of it is a setting, `view`:
 
-and the hidden state at each <s> is the state s_t. `encode_states` reads a
-whole trajectory in one parallel pass; `start` and `advance` read the same
-sequence decision by decision with a KV cache.
+  history  all that came before, taken back or not; the hidden state at the
+           last <s> is the state s_t
+  stack    the images below it on the stack, at the positions they would have
+           without any detour. So each chain of images has one state, however
+           it was reached, and Backtrack returns to the state of the chain
+           that is left; what was tried is told by the evidence
+
+`encode_states` reads a whole trajectory in one parallel pass; `start` and
+`advance` read the same sequence decision by decision with a KV cache.
 """
 
 import dataclasses
@@ -23,19 +30,17 @@ import numpy as np
 
 from vhop_jax.models import decoder as decoder_lib
 from vhop_jax.models import embedder as embedder_lib
+from vhop_jax.models import evidence as evidence_lib
 from vhop_jax.models import sequence as sequence_lib
 from vhop_jax.typing import Array, Bool, Float, Int, typed
 
-EVIDENCE_IMAGES = 8  # Best candidates that the gates are told about.
-MAX_DEPTH = 8  # Greater depths are taken for this one.
-EVIDENCE_SIZE = 2 * EVIDENCE_IMAGES + MAX_DEPTH + 4
+VIEWS = ('history', 'stack')
+# What the backtrack gate reads. The stop gate reads both, but for 'state'.
+GATE_INPUTS = ('evidence', 'both', 'state')
 
 _MAX_LOG_SCALE = 4.6  # ln 100, CLIP's bound on the inverse temperature.
 _ABSENCE = 0.5  # Cosine of absence at the start.
 _CLOSED_LOGIT = -4.0  # A gate's logit at the start: p = 0.02.
-# Bring evidence near 1: a tenth is much between two cosines.
-_COSINE_UNIT = 0.1
-_DECISIONS_UNIT = 16.0
 
 
 @flax.struct.dataclass
@@ -45,12 +50,19 @@ class Context:
   Attributes:
     state: s_t of each row.
     cache: keys and values of the sequence.
-    position: M-RoPE position of the next token of each row.
+    position: M-RoPE position of the first decision of each row.
+    decisions: how many were read.
+    put: for each place of the stack which decision put an image there; above
+      the stack anything.
+    states: after each of those decisions; before them that of an empty stack.
   """
 
   state: Float[Array, 'B D']
   cache: decoder_lib.Cache
   position: Int[Array, 'B']
+  decisions: Int[Array, '']
+  put: Int[Array, 'B T']
+  states: Float[Array, 'B T+1 D']
 
 
 @typed
@@ -80,11 +92,43 @@ def take_cache(
 
 def take_context(context: Context, rows: Int[Array, 'P']) -> Context:
   """Returns the context of some rows, in that order; they may repeat."""
-  return Context(
+  return dataclasses.replace(
+    context,
     state=context.state[rows],
     cache=take_cache(context.cache, rows),
     position=context.position[rows],
+    put=context.put[rows],
+    states=context.states[rows],
   )
+
+
+def find_selects(depth: Int[Array, 'R T']) -> Bool[Array, 'R T']:
+  """Tells which decisions were Select, from the depth after each."""
+  return depth > jnp.pad(depth[:, :-1], ((0, 0), (1, 0)))
+
+
+def find_visible(depth: Int[Array, 'R T']) -> Bool[Array, 'R T T']:
+  """Says for each decision which put the images of its stack there.
+
+  Args:
+    depth: images on the stack after each decision.
+
+  Returns:
+    True where the second axis is a Select that was not taken back up to the
+    first; a Backtrack sees what is left.
+  """
+  t = depth.shape[1]
+  time = jnp.arange(t)
+  # The lowest depth from each decision (last axis) on up to another.
+  is_between = (time[:, None, None] >= time[None, :, None]) & (
+    time[None, :, None] >= time[None, None, :]
+  )
+  lowest = jnp.min(
+    jnp.where(is_between[None], depth[:, None, :, None], t), axis=2
+  )
+  is_earlier = time[None] <= time[:, None]
+  stays = is_earlier[None] & (lowest >= depth[:, None, :])
+  return stays & find_selects(depth)[:, None, :]
 
 
 def compute_scale(log_scale: Float[Array, '']) -> Float[Array, '']:
@@ -147,10 +191,10 @@ class DepthEmbedding(nn.Module):
       nn.with_logical_partitioning(
         nn.initializers.zeros_init(), (None, 'embed')
       ),
-      (MAX_DEPTH, self.size),
+      (evidence_lib.MAX_DEPTH, self.size),
       jnp.float32,
     )
-    index = jnp.clip(depth, 1, MAX_DEPTH) - 1
+    index = jnp.clip(depth, 1, evidence_lib.MAX_DEPTH) - 1
     return jnp.where(
       (depth > 0)[..., None], jnp.take(table, index, axis=0), 0.0
     )
@@ -178,85 +222,6 @@ class GateHead(nn.Module):
     return logits.reshape(states.shape[:-1])
 
 
-def compute_evidence(
-  cosines: Float[Array, '*B N'],
-  candidate_mask: Bool[Array, '*B N'],
-  *,
-  inverse_temperature: Float[Array, ''],
-  depth: Int[Array, '*B'],
-  decisions_left: Int[Array, '*B'],
-  choice: Float[Array, '*B 2'],
-) -> Float[Array, '*B E']:
-  """Says what a gate should know of the candidates.
-
-  Without it a gate cannot tell that no image goes on from here, nor whether
-  there is a better one to come back to. No gradient flows through it.
-
-  Args:
-    cosines: of each state with the gallery.
-    candidate_mask: what may be selected.
-    inverse_temperature: of the selection.
-    depth: images on the stack.
-    decisions_left: of the budget.
-    choice: cosines of the image on top of the stack and of its best rival when
-      it was selected; nothing is read of it at depth 0.
-
-  Returns:
-    The best cosines, their margins to the best, the entropy of the selection,
-    the depth as a one-hot vector, the decisions left, and of the choice both
-    cosines and their margin.
-  """
-  cosines, choice = jax.lax.stop_gradient((cosines, choice))
-  choice = jnp.where((depth > 0)[..., None], choice, 0.0)
-  logits = jnp.where(
-    candidate_mask,
-    jax.lax.stop_gradient(inverse_temperature) * cosines,
-    -jnp.inf,
-  )
-  known = jnp.where(candidate_mask, cosines, -1.0)
-  # A gallery may be smaller than that.
-  missing = max(EVIDENCE_IMAGES - known.shape[-1], 0)
-  widths = [(0, 0)] * (known.ndim - 1) + [(0, missing)]
-  best, _ = jax.lax.top_k(
-    jnp.pad(known, widths, constant_values=-1.0), EVIDENCE_IMAGES
-  )
-  # XLA would merge the slices below into the search and sort everything.
-  best = jax.lax.optimization_barrier(best)
-  log_probs = jax.nn.log_softmax(logits, axis=-1)
-  entropy = -jnp.sum(
-    jnp.where(candidate_mask, jnp.exp(log_probs) * log_probs, 0.0), axis=-1
-  )
-  return jnp.concatenate(
-    [
-      best / _COSINE_UNIT,
-      (best[..., :1] - best[..., 1:]) / _COSINE_UNIT,
-      entropy[..., None],
-      jax.nn.one_hot(jnp.minimum(depth, MAX_DEPTH - 1), MAX_DEPTH),
-      decisions_left[..., None] / _DECISIONS_UNIT,
-      choice / _COSINE_UNIT,
-      (choice[..., :1] - choice[..., 1:]) / _COSINE_UNIT,
-    ],
-    axis=-1,
-  )
-
-
-def compute_choice(
-  cosines: Float[Array, '*B N'],
-  rivals: Bool[Array, '*B N'],
-  image: Int[Array, '*B'],
-) -> Float[Array, '*B 2']:
-  """Returns the cosines of a selected image and of its best rival.
-
-  Args:
-    cosines: of the state that selects it with the gallery.
-    rivals: what else could have been selected; maybe nothing.
-    image: the selected one.
-  """
-  chosen = jnp.take_along_axis(cosines, image[..., None], axis=-1)
-  best = jnp.max(jnp.where(rivals, cosines, -1.0), axis=-1, keepdims=True)
-  return jnp.concatenate([chosen, best], axis=-1)
-
-
 class Router(nn.Module):
   """VHOP-Router: the embedding model made autoregressive.
 
@@ -267,11 +232,16 @@ class Router(nn.Module):
   Attributes:
     config: sizes of both text encoders.
     inverse_temperature: 1 / tau at the start of training.
+    view: one of `VIEWS`.
+    gate_input: one of `GATE_INPUTS`. A state is enough to learn the training
+      worlds' dead ends by heart, which is of no use elsewhere.
     gate_size: hidden width of the gates.
   """
 
   config: decoder_lib.DecoderConfig
   inverse_temperature: float
+  view: str = 'stack'
+  gate_input: str = 'evidence'
   gate_size: int = 64
 
   def setup(self) -> None:
@@ -304,7 +274,12 @@ class Router(nn.Module):
     self, states: Float[Array, '*B D'], evidence: Float[Array, '*B E']
   ) -> tuple[Float[Array, '*B'], Float[Array, '*B']]:
     """Returns the logits of p_stop and p_bt."""
-    return self.stop(states, evidence), self.backtrack(states, evidence)
+    if self.gate_input == 'state':
+      evidence = jnp.zeros_like(evidence)
+    stop = self.stop(states, evidence)
+    if self.gate_input == 'evidence':
+      states = jnp.zeros_like(states)
+    return stop, self.backtrack(states, evidence)
 
   def encode_states(
     self,
@@ -333,7 +308,17 @@ class Router(nn.Module):
     if rows is not None:
       first = first[rows]
     step = find_next_position(segment.positions, segment.mask)[0]
-    starts = first[:, None] + step * jnp.arange(t)[None]
+    places = jnp.arange(t)[None]
+    visible = None
+    if self.view == 'stack':
+      places = jnp.maximum(depth - 1, 0)
+      seen = find_visible(depth)
+      visible = seen | jnp.eye(t, dtype=bool)[None]
+      visible = jnp.repeat(jnp.repeat(visible, size, axis=1), size, axis=2)
+      visible = jnp.pad(
+        visible, ((0, 0), (0, 0), (length, 0)), constant_values=True
+      )
+    starts = first[:, None] + step * places
     positions = (
       starts[:, None, :, None] + jnp.asarray(segment.positions)[:, :, None, :]
     )
@@ -368,9 +353,12 @@ class Router(nn.Module):
       hidden, filled = self.state(prefix, query_visual, cache)
       assert filled is not None
       first_states = embedder_lib.take_rows(hidden, last)[rows]
-      hidden, _ = self.state(tail, visual, take_cache(filled, rows), shift)
+      hidden, _ = self.state(
+        tail, visual, take_cache(filled, rows), shift, visible
+      )
       states = embedder_lib.take_rows(hidden, ends)
-      return jnp.concatenate([first_states, states], axis=1)
+      states = jnp.concatenate([first_states, states], axis=1)
+      return self._return_to_chains(states, depth)
     tail = dataclasses.replace(
       tail,
       visual_index=jnp.where(
@@ -380,13 +368,29 @@ class Router(nn.Module):
     sequence: sequence_lib.Sequence = jax.tree.map(
       lambda x, y: jnp.concatenate([x, y], axis=-1), prefix, tail
     )
+    if visible is not None:
+      visible = jnp.pad(
+        visible, ((0, 0), (length, 0), (0, 0)), constant_values=True
+      )
     hidden, _ = self.state(
       sequence,
       jnp.concatenate([query_visual, visual], axis=1),
       shift=jnp.pad(shift, ((0, 0), (length, 0), (0, 0))),
+      visible=visible,
     )
-    places = jnp.concatenate([last, length + ends], axis=1)
-    return embedder_lib.take_rows(hidden, places)
+    ends = jnp.concatenate([last, length + ends], axis=1)
+    return self._return_to_chains(embedder_lib.take_rows(hidden, ends), depth)
+
+  def _return_to_chains(
+    self, states: Float[Array, 'R T+1 D'], depth: Int[Array, 'R T']
+  ) -> Float[Array, 'R T+1 D']:
+    """Puts in place of each state that of the chain it stands for."""
+    if self.view == 'history':
+      return states
+    place = jnp.arange(depth.shape[1])[None, None]
+    # The last image of the chain was the last that was put there.
+    last = jnp.max(jnp.where(find_visible(depth), place + 1, 0), axis=2)
+    return embedder_lib.take_rows(states, jnp.pad(last, ((0, 0), (1, 0))))
 
   def start(
     self,
@@ -411,10 +415,14 @@ class Router(nn.Module):
     hidden, filled = self.state(prefix, query_visual, cache)
     assert filled is not None
     last = embedder_lib.find_last(jnp.asarray(prefix.mask))
+    states = embedder_lib.take_rows(hidden, last[:, None])
     return Context(
-      state=embedder_lib.take_rows(hidden, last[:, None])[:, 0],
+      state=states[:, 0],
       cache=filled,
       position=find_next_position(prefix.positions, prefix.mask),
+      decisions=jnp.zeros((), jnp.int32),
+      put=jnp.zeros((rows, budget), jnp.int32),
+      states=jnp.repeat(states, budget + 1, axis=1),
     )
 
   def advance(
@@ -422,6 +430,7 @@ class Router(nn.Module):
     context: Context,
     segment: sequence_lib.Sequence,
     depth: Int[Array, 'B'],
+    is_select: Bool[Array, 'B'],
     visual: Float[Array, 'B M D'],
   ) -> Context:
     """Reads one decision.
@@ -430,19 +439,54 @@ class Router(nn.Module):
       context: what was read before.
       segment: the layout of one decision, [1, M + 1].
       depth: images on the stack after the decision.
+      is_select: whether it put the topmost there.
       visual: visual tokens of the topmost, or of the query image.
     """
-    rows = embedder_lib.repeat_rows(segment, visual.shape[0])
+    count, budget = context.put.shape
+    size = segment.tokens.shape[1]
+    place, visible = context.decisions, None
+    index = jnp.arange(count)
+    put = context.put.at[index, jnp.where(is_select, depth - 1, budget)].set(
+      context.decisions, mode='drop'
+    )
+    if self.view == 'stack':
+      place = jnp.maximum(depth - 1, 0)
+      # False at the decisions that the stack does not hold.
+      seen = jnp.zeros((count, budget), bool)
+      seen = seen.at[
+        index[:, None],
+        jnp.where(jnp.arange(budget)[None] < depth[:, None], put, budget),
+      ].set(True, mode='drop')
+      seen = seen.at[:, context.decisions].set(True)
+      seen = jnp.repeat(seen, size, axis=1)
+      before = context.cache.mask.shape[1] - seen.shape[1]
+      visible = jnp.pad(seen, ((0, 0), (before, 0)), constant_values=True)
+      visible = jnp.broadcast_to(
+        visible[:, None], (count, size, visible.shape[1])
+      )
+    rows = embedder_lib.repeat_rows(segment, count)
+    step = find_next_position(segment.positions, segment.mask)[0]
+    starts = context.position + step * place
     rows = dataclasses.replace(
-      rows, positions=rows.positions + context.position[:, None, None]
+      rows, positions=rows.positions + starts[:, None, None]
     )
     shift = jnp.zeros((*rows.tokens.shape, visual.shape[-1]))
     shift = shift.at[:, -1].set(self.depth(jnp.asarray(depth)))
-    hidden, cache = self.state(rows, visual, context.cache, shift)
+    hidden, cache = self.state(rows, visual, context.cache, shift, visible)
     assert cache is not None
-    step = find_next_position(segment.positions, segment.mask)[0]
+    state, states = hidden[:, -1], context.states
+    if self.view == 'stack':
+      states = states.at[index, jnp.where(is_select, depth, budget + 1)].set(
+        state, mode='drop'
+      )
+      state = states[index, depth]
     return Context(
-      state=hidden[:, -1], cache=cache, position=context.position + step
+      state=state,
+      cache=cache,
+      position=context.position,
+      decisions=context.decisions + 1,
+      put=put,
+      states=states,
     )
 
   def __call__(

@@ -22,7 +22,7 @@ def make_collect(
   model: pretrained.RouterModel,
   *,
   budget: int,
-  forgets: bool,
+  rejection: str,
   temperature: float,
   expert_fracs: Sequence[float],
   demonstration_frac: float,
@@ -36,7 +36,7 @@ def make_collect(
   Args:
     model: the router.
     budget: decisions; a rollout is cut after those of a demonstration.
-    forgets: as in `env.state.step`.
+    rejection: as in `env.state.step`.
     temperature: at which the policy is sampled.
     expert_fracs: the shares, one of which is drawn.
     demonstration_frac: share of rows that keep their demonstration.
@@ -62,7 +62,7 @@ def make_collect(
       sampled = policy_lib.sample(
         rng_policy, scores, legal, temperature=temperature
       )
-      label = expert_lib.label(state, chains, forgets=forgets)
+      label = expert_lib.label(state, chains, rejection=rejection)
       best = jnp.argmax(
         jnp.where(label.select_mask, scores.select, -jnp.inf), axis=1
       )
@@ -85,7 +85,7 @@ def make_collect(
       budget=budget,
       choose=choose,
       rng=rng_rollout,
-      forgets=forgets,
+      rejection=rejection,
       length=batch['action'].shape[1],
     )
     keeps = jax.random.uniform(rng_keep, (rows, 1)) < demonstration_frac
@@ -112,7 +112,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     make_collect(
       model,
       budget=config.budget,
-      forgets=config.loss.forgets,
+      rejection=config.rejection,
       **config.collect,
     ),
     loss=training.make_imitation_loss(),

@@ -21,10 +21,10 @@ from vhop_jax.env import router_policy
 from vhop_jax.env import state as state_lib
 from vhop_jax.losses import imitation
 from vhop_jax.models import embedder as embedder_lib
+from vhop_jax.models import evidence as evidence_lib
 from vhop_jax.models import pretrained
-from vhop_jax.models import router as router_lib
 from vhop_jax.models import sequence as sequence_lib
-from vhop_jax.typing import Array, Float, Int, Params
+from vhop_jax.typing import Array, Bool, Float, Int, Params
 
 
 @flax.struct.dataclass
@@ -44,18 +44,6 @@ class Encoded:
   scale: Float[Array, '']
   stop: Float[Array, 'B T']
   backtrack: Float[Array, 'B T']
-
-
-def find_parents(depth: Int[Array, 'B T']) -> Int[Array, 'B T']:
-  """Returns which decision put the topmost image on the stack.
-
-  It is the last one that was taken one image lower; where the stack is empty
-  the result means nothing.
-  """
-  time = jnp.arange(depth.shape[1])[None, None]
-  is_below = depth[:, None] == depth[:, :, None] - 1
-  is_earlier = time < jnp.swapaxes(time, 1, 2)
-  return jnp.max(jnp.where(is_below & is_earlier, time, 0), axis=2)
 
 
 def embed_candidates(
@@ -90,19 +78,19 @@ def start_states(batch: Mapping[str, Any], *, budget: int) -> state_lib.State:
 
 
 def replay(
-  batch: Mapping[str, Any], *, budget: int, forgets: bool
+  batch: Mapping[str, Any], *, budget: int, rejection: str
 ) -> state_lib.State:
   """Returns the states before each action of a batch, [B, T].
 
   Args:
     batch: with `action`.
     budget: of the rollouts; the actions may be fewer.
-    forgets: as in `env.state.step`.
+    rejection: as in `env.state.step`.
   """
   return state_lib.replay(
     start_states(batch, budget=budget),
     jnp.asarray(batch['action']),
-    forgets=forgets,
+    rejection=rejection,
   )
 
 
@@ -158,7 +146,7 @@ def encode(
   gallery: Float[Array, 'C D'],
   *,
   budget: int,
-  forgets: bool,
+  rejection: str,
   noise: float = 0.0,
   rng: Array | None = None,
 ) -> Encoded:
@@ -171,7 +159,7 @@ def encode(
       With `row` int [R] there are R trajectories, each of that query.
     gallery: embeddings of the candidates.
     budget: decisions of a rollout, of which the gates are told the rest.
-    forgets: as in `env.state.step`.
+    rejection: as in `env.state.step`.
     noise: standard deviation of what is added to the visual tokens that the
       states read.
     rng: of the noise; None only without any.
@@ -179,7 +167,7 @@ def encode(
   apply = lambda *args, **kwargs: model.module.apply(  # noqa: E731
     {'params': params}, *args, **kwargs
   )
-  states = replay(batch, budget=budget, forgets=forgets)
+  states = replay(batch, budget=budget, rejection=rejection)
   b, t = batch['action'].shape
   flat = state_lib.flatten(states)
   top = state_lib.get_top(flat).reshape(b, t)
@@ -202,24 +190,15 @@ def encode(
   queries, scale = apply(hidden, method='make_queries')
   cosines = jnp.einsum('btd,cd->btc', queries, gallery)
   candidates = state_lib.make_candidate_mask(flat).reshape(cosines.shape)
-  parents = find_parents(states.depth)[:, :, None]
-  is_top = jnp.arange(cosines.shape[2])[None, None] == top[:, :, None]
-  choice = router_lib.compute_choice(
-    *jax.lax.stop_gradient(
-      (
-        jnp.take_along_axis(cosines, parents, axis=1),
-        jnp.take_along_axis(candidates, parents, axis=1) & ~is_top,
-      )
-    ),
-    top,
-  )
-  evidence = router_lib.compute_evidence(
+  evidence = evidence_lib.compute_evidence(
     cosines,
     candidates,
     inverse_temperature=scale,
     depth=states.depth,
     decisions_left=budget - states.decisions,
-    choice=choice,
+    notes=_take_notes(
+      states, jnp.asarray(batch['action']), cosines, candidates
+    ),
   )
   stop, backtrack = apply(hidden, evidence, method='compute_gates')
   return Encoded(
@@ -229,6 +208,37 @@ def encode(
     stop=stop,
     backtrack=backtrack,
   )
+
+
+def _take_notes(
+  states: state_lib.State,
+  action: Int[Array, 'B T'],
+  cosines: Float[Array, 'B T C'],
+  candidates: Bool[Array, 'B T C'],
+) -> evidence_lib.Notes:
+  """Returns the notes before each decision, [B, T, ...]."""
+  count = cosines.shape[2]
+  # After the last decision nothing is asked any more.
+  note = evidence_lib.make_note(
+    cosines,
+    jnp.roll(candidates, -1, axis=1),
+    jnp.minimum(action, count - 1),
+    depth=jnp.roll(states.depth, -1, axis=1),
+    is_select=action_lib.find_kind(action, count) == action_lib.SELECT,
+  )
+
+  def body(
+    notes: evidence_lib.Notes, note: evidence_lib.Note
+  ) -> tuple[evidence_lib.Notes, evidence_lib.Notes]:
+    return evidence_lib.take_note(notes, note), notes
+
+  swap = lambda tree: jax.tree.map(  # noqa: E731
+    lambda x: jnp.swapaxes(x, 0, 1), tree
+  )
+  first = evidence_lib.start_notes(action.shape[0], states.budget)
+  _, notes = jax.lax.scan(body, first, swap(note))
+  swapped: evidence_lib.Notes = swap(notes)
+  return swapped
 
 
 def add_noise(visual: Array, noise: float, rng: Array) -> Array:
@@ -252,7 +262,7 @@ def make_loss(
   gate_weight: float,
   leave_share: float,
   absence_weight: float,
-  forgets: bool,
+  rejection: str,
   budget: int,
 ) -> Any:
   """Makes the loss that follows the expert, decision by decision.
@@ -265,7 +275,7 @@ def make_loss(
     gate_weight: of the gates' loss beside that of the selection.
     leave_share: see `imitation.compute_gate_loss`.
     absence_weight: of the loss of states that nothing goes on from.
-    forgets: as in `env.state.step`.
+    rejection: as in `env.state.step`.
     budget: decisions of a rollout.
 
   Returns:
@@ -291,7 +301,7 @@ def make_loss(
       batch,
       gallery,
       budget=budget,
-      forgets=forgets,
+      rejection=rejection,
       noise=noise,
       rng=rng_states,
     )
@@ -300,7 +310,7 @@ def make_loss(
       get_chains(batch),
       jnp.asarray(batch['equal_mask']),
       equals=equals,
-      forgets=forgets,
+      rejection=rejection,
     )
     absence = None
     if absence_weight:

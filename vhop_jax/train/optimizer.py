@@ -1,5 +1,6 @@
 """Makes the optimizer from its section of a config."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -75,6 +76,7 @@ def make_optimizer(
   schedule: str,
   steps: int,
   decay_mask: Params,
+  part_factors: Mapping[str, float] | None = None,
 ) -> optax.GradientTransformation:
   """Makes AdamW behind a clipped gradient norm.
 
@@ -88,14 +90,24 @@ def make_optimizer(
     schedule: see `make_schedule`.
     steps: updates of the whole run.
     decay_mask: tree of bools over the parameters, None where frozen.
+    part_factors: of the learning rate, by the name of a part of the model; the
+      others have 1.
   """
   learning_rate = make_schedule(
     lr=lr, warmup_steps=warmup_steps, schedule=schedule, steps=steps
   )
   clip = optax.clip_by_global_norm(clip_norm) if clip_norm else optax.identity()
+  factors = dict(part_factors or {})
+
+  def scale(key_path: Any, update: Any) -> Any:
+    return factors.get(state_lib.make_path(key_path)[0], 1.0) * update
+
   return optax.chain(
     clip,
     optax.adamw(
       learning_rate, b1, b2, weight_decay=weight_decay, mask=decay_mask
+    ),
+    optax.stateless(
+      lambda updates, _: jax.tree_util.tree_map_with_path(scale, updates)
     ),
   )

@@ -60,7 +60,7 @@ def compute_log_probs(
   batch: train_state_lib.Batch,
   *,
   budget: int,
-  forgets: bool,
+  rejection: str,
   gate_complements: bool,
 ) -> Float[Array, 'R T']:
   """Returns the log-probability of each action by one parallel pass.
@@ -70,14 +70,14 @@ def compute_log_probs(
     params: its parameters.
     batch: of `take_queries`, with `action` and `row`.
     budget: decisions of a rollout.
-    forgets: as in `env.state.step`.
+    rejection: as in `env.state.step`.
     gate_complements: as in `policy.compute_log_probs`.
   """
   gallery = objective.embed_candidates(
     model, params, jnp.asarray(batch['candidate_visual'])
   )
   encoded = objective.encode(
-    model, params, batch, gallery, budget=budget, forgets=forgets
+    model, params, batch, gallery, budget=budget, rejection=rejection
   )
   flat = state_lib.flatten(encoded.states)
   count = gallery.shape[0]
@@ -99,7 +99,7 @@ def make_collect(
   model: pretrained.RouterModel,
   *,
   budget: int,
-  forgets: bool,
+  rejection: str,
   gate_complements: bool,
   queries: int,
   rollouts: int,
@@ -120,7 +120,7 @@ def make_collect(
   Args:
     model: the router.
     budget: T, decisions.
-    forgets: as in `env.state.step`.
+    rejection: as in `env.state.step`.
     gate_complements: as in `policy.compute_log_probs`.
     queries: of a batch that are rolled out; the others lend their families.
     rollouts: G, of each query.
@@ -151,7 +151,7 @@ def make_collect(
       budget=budget,
       choose=rollout_lib.make_sampler(),
       rng=rng,
-      forgets=forgets,
+      rejection=rejection,
       gate_complements=gate_complements,
     )
     answers = jnp.asarray(batch['answers'])[repeated]
@@ -200,7 +200,7 @@ def make_collect(
         reference,
         {**take_queries(batch, kept), **arrays},
         budget=budget,
-        forgets=forgets,
+        rejection=rejection,
         gate_complements=gate_complements,
       )
     return arrays
@@ -213,7 +213,7 @@ def make_loss(
   model: pretrained.RouterModel,
   *,
   budget: int,
-  forgets: bool,
+  rejection: str,
   gate_complements: bool,
   clip_low: float,
   clip_high: float,
@@ -226,7 +226,7 @@ def make_loss(
   Args:
     model: the router; its parameters are the loss's argument.
     budget: decisions of a rollout.
-    forgets: as in `env.state.step`.
+    rejection: as in `env.state.step`.
     gate_complements: as in `policy.compute_log_probs`.
     clip_low: see `policy_gradient.compute_policy_loss`.
     clip_high: likewise.
@@ -251,7 +251,7 @@ def make_loss(
         'action': batch['action'],
       },
       budget=budget,
-      forgets=forgets,
+      rejection=rejection,
       gate_complements=gate_complements,
     )
     mask = batch['decision_mask']
@@ -296,7 +296,11 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   embedder = pretrained.load_embedder(config.embedder)
   model = pretrained.load_router(config.router, embedder, needs_gates=True)
   training = router_run.open_run(config, workdir, model)
-  shared = {'budget': config.budget, **config.policy}
+  shared = {
+    'budget': config.budget,
+    'rejection': config.rejection,
+    **config.policy,
+  }
   training.train_online(
     'reinforce',
     make_collect(

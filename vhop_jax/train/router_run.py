@@ -52,7 +52,10 @@ class RouterRun:
   def make_imitation_loss(self) -> Any:
     """Makes the loss that follows the expert."""
     return objective.make_loss(
-      self.model, budget=self.config.budget, **self.config.loss
+      self.model,
+      budget=self.config.budget,
+      rejection=self.config.rejection,
+      **self.config.loss,
     )
 
   def evaluate(self, params: Params) -> dict[str, float]:
@@ -62,6 +65,7 @@ class RouterRun:
       self.dev,
       steps=self.config.evaluate_decisions,
       budget=self.config.budget,
+      rejection=self.config.rejection,
     )
 
   def train_phase(

@@ -22,7 +22,10 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   embedder = pretrained.load_embedder(config.embedder)
   model = dataclasses.replace(
     pretrained.make_router(
-      embedder, inverse_temperature=1 / config.temperature
+      embedder,
+      inverse_temperature=1 / config.temperature,
+      view=config.view,
+      gate_input=config.gate_input,
     ),
     has_gates=config.loss.gate_weight > 0,
   )

@@ -51,6 +51,7 @@ class Variant:
 KINDS = {
   'sft': Kind('sft_{:03d}', seed=10_000, families=150),
   'paper_sft': Kind('paper_sft', seed=19_999, families=500),
+  'il': Kind('il_{:03d}', seed=15_000, families=100),
   # The dev world is w0.
   'dev': Kind('dev', seed=20_000),
   'test': Kind('test_w{}', seed=20_000),
@@ -58,8 +59,8 @@ KINDS = {
 }
 
 MEASURED = {'dev': range(1), 'test': range(1, 4)}
-MIXED_IN = {'sft': range(5), 'rl': range(5), **MEASURED}
-MAIN = {'sft': range(10), 'rl': range(10), **MEASURED}
+MIXED_IN = {'sft': range(5), 'il': range(3), 'rl': range(5), **MEASURED}
+MAIN = {'sft': range(10), 'il': range(6), 'rl': range(10), **MEASURED}
 
 VARIANTS = {
   '': Variant({**MAIN, 'paper_sft': range(1)}),
@@ -86,7 +87,8 @@ def make_splits(*, resolution: int = 96) -> dict[str, world_lib.Spec]:
 
   Returns:
     Of the main variant (L4, precise, three hops) `sft_000` to `sft_009` for
-    training, `rl_000` to `rl_009` for training without gold chains, `dev`,
+    training, `il_000` to `il_005` for imitation, `rl_000` to `rl_009` for
+    training without gold chains, `dev`,
     `test_w1` to `test_w3` and `paper_sft` (the paper's single training world);
     of the other variants those that `describe_splits` lists.
   """
