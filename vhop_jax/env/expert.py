@@ -67,7 +67,7 @@ def label(state: state_lib.State, chains: Chains, *, rejection: str) -> Label:
   depth = state.depth[:, None]
 
   # What is popped on the way back to the common part gets rejected: with
-  # `rejection` only its lowest image stays so.
+  # 'branch' only its lowest image stays so.
   safe_images = jnp.maximum(images, 0)
   rejected = jnp.take_along_axis(
     state.rejected_depth[:, None], safe_images, axis=2
