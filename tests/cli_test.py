@@ -58,6 +58,7 @@ def test_world_without_chains_is_verified_and_shown(capsys, tmp_path):
       [],
       [
         *(f'sft_{i:03d}' for i in range(10)),
+        *(f'il_{i:03d}' for i in range(6)),
         *(f'rl_{i:03d}' for i in range(10)),
         'dev',
         'test_w1',

@@ -70,3 +70,29 @@ def test_shipped_model_was_made_by_the_config():
   for phase in ('tower', 'text', 'joint'):
     for name in (f'{phase}_steps', f'{phase}_optimizer'):
       assert made[name] == now[name]
+
+
+def test_an_ablation_changes_what_it_says():
+  experiment = next(path for path in CONFIGS if path.stem == 'experiment')
+  main = load(experiment).settings
+  for name, setting, value in (
+    ('demonstrations', 'demonstrations', True),
+    ('no_warmup', 'warmup', False),
+    ('no_evidence', 'gate_input', 'state'),
+    ('plain_dagger', 'follows_expert', False),
+    ('history', 'view', 'history'),
+    ('final', 'rejection', 'final'),
+    ('lambda_0', 'decision_penalty', 0.0),
+    ('lambda_005', 'decision_penalty', 0.05),
+  ):
+    config = load(experiment, name)
+    assert dict(config.settings) == {**main, setting: value}
+    assert config.experiment == 'precise_3hop'
+  final = load(experiment, 'final')
+  sections = (final.sft, final.imitation, final.reinforce, final.evaluate)
+  assert {section.rejection for section in sections} == {'final'}
+  assert load(experiment, 'demonstrations').sft.loss.gate_weight > 0
+  assert load(experiment, 'plain_dagger').imitation.collect.expert_fracs == (
+    0.0,
+  )
+  assert load(experiment, 'no_warmup').sft.warmup_steps == 0

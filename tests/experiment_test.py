@@ -80,7 +80,15 @@ def test_experiment_trains_measures_and_skips_what_is_done(
       for decoding in ('gates', 'gates, stop at hops', 'beam')
     ),
   ]
-  assert made[-1]['settings'] == {'decision_penalty': 0.02, 'warmup': True}
+  assert made[-1]['settings'] == {
+    'decision_penalty': 0.02,
+    'demonstrations': False,
+    'follows_expert': True,
+    'gate_input': 'evidence',
+    'rejection': 'selection',
+    'view': 'stack',
+    'warmup': True,
+  }
   files = [workdir / stage / 'router.safetensors' for stage in STAGES]
   times = [file.stat().st_mtime_ns for file in files]
 

@@ -11,6 +11,7 @@ from vhop_jax import cli
 from vhop_jax.evaluate import (
   experiments,
   failures,
+  published,
   report,
   scores,
   strips,

@@ -154,7 +154,9 @@ def test_teacher_forced_ranks_by_plain_loops(router, gallery, score):
 
 
 def test_measures_are_those_of_the_world(router, source, gallery):
-  measures = routing.measure(router, source, steps=STEPS, budget=9)
+  measures = routing.measure(
+    router, source, steps=STEPS, budget=9, rejection='selection'
+  )
   assert 'success' not in measures
   ranks = routing.compute_teacher_forced_ranks(router, gallery)
   assert measures['hop2_r1'] == pytest.approx(np.mean(ranks[:, 1] <= 1))
@@ -171,7 +173,9 @@ def test_measures_are_those_of_the_world(router, source, gallery):
 
 
 def test_gates_are_measured_where_they_were_trained(open_router, source):
-  measures = routing.measure(open_router, source, steps=STEPS, budget=9)
+  measures = routing.measure(
+    open_router, source, steps=STEPS, budget=9, rejection='selection'
+  )
   routed = routing.route(
     open_router, routing.make_gallery(open_router, source), budget=9
   )

@@ -25,7 +25,6 @@ HEADLINE_TEST_SET = 'L4 3-hop'
 GATES, GATES_AT_HOPS = 'gates', 'gates, stop at hops'
 # Settings that make a run an ablation, with the value of the main runs.
 ABLATIONS = {
-  'demonstrations': False,
   'warmup': True,
   'gate_input': 'evidence',
   'follows_expert': True,
@@ -34,13 +33,7 @@ ABLATIONS = {
   'decision_penalty': 0.02,
 }
 # Those that the paper has no table or figure of.
-_OWN_CHOICES = (
-  'demonstrations',
-  'gate_input',
-  'follows_expert',
-  'view',
-  'rejection',
-)
+_OWN_CHOICES = ('gate_input', 'follows_expert', 'view', 'rejection')
 
 _RANGES = (
   'Mean over seeds, with the least and the greatest seed beside it, or with'
@@ -266,9 +259,9 @@ def _make_choices(
   groups = [_choose_compared(summaries, name) for name in _OWN_CHOICES]
   return Section(
     'Choices of our own',
-    f'{_RANGES} Each is a setting: whether SFT sees wrong turns, what the'
-    ' backtrack gate reads, whether rollouts in imitation follow the expert now'
-    ' and then, what a state sees, and how long a rejection lasts.',
+    f'{_RANGES} Each is a setting: what the backtrack gate reads, whether'
+    ' rollouts in imitation follow the expert now and then, what a state sees,'
+    ' and how long a rejection lasts.',
     ('success', 'decisions', 'backtracks'),
     tuple(_make_compared_row(s, shown) for shown in groups for s in shown),
   )
