@@ -57,14 +57,13 @@ class Note:
   Attributes:
     depth: images on the stack after it.
     is_select: whether it put the topmost there; else it took one away.
-    choice: cosine of the selected image and that of its best rival.
-    best: of a candidate, where an image was taken away.
+    choice: cosine of the selected image and that of the best candidate after
+      the decision: its rival, or what went on from the image taken away.
   """
 
   depth: Int[Array, '*B']
   is_select: Bool[Array, '*B']
   choice: Float[Array, '*B 2']
-  best: Float[Array, '*B']
 
 
 def make_note(
@@ -91,7 +90,6 @@ def make_note(
     depth=depth,
     is_select=is_select,
     choice=jnp.stack([chosen, best], axis=-1),
-    best=best,
   )
 
 
@@ -113,7 +111,9 @@ def take_note(notes: Notes, note: Note) -> Notes:
     choice=write(notes.choice, put, note.choice),
     tried=write(write(notes.tried, above, 0), taken, tried + 1),
     best=write(
-      write(notes.best, above, -1.0), taken, jnp.maximum(best, note.best)
+      write(notes.best, above, -1.0),
+      taken,
+      jnp.maximum(best, note.choice[:, 1]),
     ),
   )
 

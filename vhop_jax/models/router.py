@@ -131,6 +131,23 @@ def find_visible(depth: Int[Array, 'R T']) -> Bool[Array, 'R T T']:
   return stays & find_selects(depth)[:, None, :]
 
 
+def _return_to_chains(
+  states: Float[Array, 'R T+1 D'], seen: Bool[Array, 'R T T'] | None
+) -> Float[Array, 'R T+1 D']:
+  """Puts in place of each state that of the chain it stands for.
+
+  Args:
+    states: before the first decision and after each.
+    seen: of `find_visible`; None leaves the states alone.
+  """
+  if seen is None:
+    return states
+  place = jnp.arange(seen.shape[2])[None, None]
+  # The last image of the chain was the last that was put there.
+  last = jnp.max(jnp.where(seen, place + 1, 0), axis=2)
+  return embedder_lib.take_rows(states, jnp.pad(last, ((0, 0), (1, 0))))
+
+
 def compute_scale(log_scale: Float[Array, '']) -> Float[Array, '']:
   """Returns 1 / tau from the parameter that holds its logarithm."""
   return jnp.exp(jnp.minimum(log_scale, _MAX_LOG_SCALE))
@@ -309,7 +326,7 @@ class Router(nn.Module):
       first = first[rows]
     step = find_next_position(segment.positions, segment.mask)[0]
     places = jnp.arange(t)[None]
-    visible = None
+    seen = visible = None
     if self.view == 'stack':
       places = jnp.maximum(depth - 1, 0)
       seen = find_visible(depth)
@@ -358,7 +375,7 @@ class Router(nn.Module):
       )
       states = embedder_lib.take_rows(hidden, ends)
       states = jnp.concatenate([first_states, states], axis=1)
-      return self._return_to_chains(states, depth)
+      return _return_to_chains(states, seen)
     tail = dataclasses.replace(
       tail,
       visual_index=jnp.where(
@@ -379,18 +396,7 @@ class Router(nn.Module):
       visible=visible,
     )
     ends = jnp.concatenate([last, length + ends], axis=1)
-    return self._return_to_chains(embedder_lib.take_rows(hidden, ends), depth)
-
-  def _return_to_chains(
-    self, states: Float[Array, 'R T+1 D'], depth: Int[Array, 'R T']
-  ) -> Float[Array, 'R T+1 D']:
-    """Puts in place of each state that of the chain it stands for."""
-    if self.view == 'history':
-      return states
-    place = jnp.arange(depth.shape[1])[None, None]
-    # The last image of the chain was the last that was put there.
-    last = jnp.max(jnp.where(find_visible(depth), place + 1, 0), axis=2)
-    return embedder_lib.take_rows(states, jnp.pad(last, ((0, 0), (1, 0))))
+    return _return_to_chains(embedder_lib.take_rows(hidden, ends), seen)
 
   def start(
     self,
