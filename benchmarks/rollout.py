@@ -86,6 +86,7 @@ def _start(
     inputs['prefix'],
     inputs['segment'],
     inputs['gallery_visual'][inputs['query_index']],
+    num_images=len(inputs['gallery']),
     budget=BUDGET,
   )
   state = state_lib.start(

@@ -59,8 +59,10 @@ def get_config(arg=None):
     noise=0.2,
     false_negative_margin=0.1,
     gate_weight=1.0,
-    # Weight of the images to leave, in the loss of the backtrack gate.
-    leave_share=0.5,
+    # Weight of the images to leave, in the loss of the backtrack gate: of the
+    # first at a place, and of later ones. To keep a dead end loses all; to
+    # leave a gold image costs the decisions until it returns.
+    leave_shares=(0.8, 0.5),
     # Beyond the paper: that no image goes on from a state competes too.
     absence_weight=1.0,
   )

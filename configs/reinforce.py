@@ -39,6 +39,10 @@ def get_config(arg=None):
   # How long a rejected image stays so: 'final', 'branch' or 'selection'.
   config.rejection = 'selection'
   config.policy = dict(
+    # Of the rollouts and of what is trained. At 1 most rollouts fail by a
+    # wrong image, and the gates learn to live with what greedy decoding would
+    # not do.
+    temperature=0.5,
     # Without them each decision's term is that of [VHOP, table 9].
     gate_complements=True,
   )

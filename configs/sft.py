@@ -66,8 +66,9 @@ def get_config(arg=None):
     false_negative_margin=0.1,
     # Without wrong turns there is nothing for the gates to learn.
     gate_weight=0.0,
-    # Of the backtrack gate: the weight of images to leave.
-    leave_share=0.5,
+    # Of the backtrack gate: the weight of images to leave, of the first at a
+    # place and of later ones.
+    leave_shares=(0.5, 0.5),
     absence_weight=0.0,
   )
   if arg == 'turns':

@@ -149,6 +149,19 @@ def test_illegal_actions_have_probability_zero_and_the_rest_sums_to_one():
   assert probs[4].sum() == 0
 
 
+def test_the_temperature_divides_all_logits():
+  scores = policy_lib.Scores(
+    select=jnp.array([[1.0, 2.0]]),
+    stop=jnp.array([3.0]),
+    backtrack=jnp.array([-1.0]),
+  )
+  legal = jnp.ones((1, 4), bool)
+  np.testing.assert_allclose(
+    policy_lib.compute_log_probs(scores, legal, temperature=0.5),
+    policy_lib.compute_log_probs(jax.tree.map(lambda x: 2 * x, scores), legal),
+  )
+
+
 def test_basic_terms_keep_the_last_summand_alone():
   scores = policy_lib.Scores(
     select=jnp.zeros((1, 4)), stop=jnp.array([0.0]), backtrack=jnp.array([1.0])

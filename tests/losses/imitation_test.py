@@ -165,14 +165,21 @@ def test_gate_loss_by_hand():
   made = make_targets(actions)
   stop = jnp.array([[9.0, -1.0, 9.0, -2.0, 3.0]])
   back = jnp.array([[9.0, 2.0, 9.0, 1.0, 9.0]])
+  tried = jnp.array([[0, 0, 1, 1, 0]])
   loss, named = imitation.compute_gate_loss(
-    stop, back, replay(actions, 'final').depth, made, leave_share=0.25
+    stop,
+    back,
+    replay(actions, 'final').depth,
+    tried,
+    made,
+    leave_shares=(0.25, 0.4),
   )
   cost = lambda x: np.log(1 + np.exp(-x))  # noqa: E731
   # Open: the last state. Closed: the states at depth 1.
   stops = (cost(3) + (cost(1) + cost(2)) / 2) / 2
-  # Open: on the dead end. Closed: on the gold image, where it is wrong.
-  backs = 0.25 * cost(2) + 0.75 * cost(-1)
+  # Open: on the dead end, the first there. Closed: on the gold image after it,
+  # where the gate is wrong.
+  backs = (0.25 * cost(2) + 0.6 * cost(-1)) / 2
   np.testing.assert_allclose(loss, stops + backs, rtol=1e-5)
   assert {k: float(v) for k, v in named.items()} == {
     'stop_on': 1, 'stop_off': 1, 'back_on': 1, 'back_off': 0

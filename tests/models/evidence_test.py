@@ -1,4 +1,6 @@
-"""Tests what the gates are told, with numbers computed by hand."""
+"""Tests what the router remembers and its gates are told, by hand."""
+
+import dataclasses
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +9,7 @@ import pytest
 
 from vhop_jax.models import evidence as evidence_lib
 
-BUDGET = 4
+BUDGET, IMAGES = 4, 4
 
 
 def make_notes(*, choice=(0, 0), beside=(), after=()):
@@ -18,11 +20,12 @@ def make_notes(*, choice=(0, 0), beside=(), after=()):
     beside: what went on from the images rejected in its place.
     after: what went on from those rejected after it.
   """
-  notes = evidence_lib.start_notes(1, BUDGET)
+  notes = evidence_lib.start_notes(1, BUDGET, IMAGES)
   best = notes.best
   for place, others in ((1, beside), (2, after)):
     best = best.at[0, place].set(max(others, default=-1))
-  return evidence_lib.Notes(
+  return dataclasses.replace(
+    notes,
     choice=notes.choice.at[0, 1].set(jnp.array(choice)),
     tried=notes.tried.at[0, 1].set(len(beside)).at[0, 2].set(len(after)),
     best=best,
@@ -107,7 +110,7 @@ def test_a_note_compares_the_selected_image_with_its_best_rival():
 
 
 def test_notes_of_a_place_last_while_what_is_below_stays():
-  notes = evidence_lib.start_notes(1, BUDGET)
+  notes = evidence_lib.start_notes(1, BUDGET, IMAGES)
   for image, depth, is_select, tried, best in (
     (0, 1, True, [0, 0], [-1, -1]),
     (1, 2, True, [0, 0], [-1, -1]),
@@ -130,3 +133,43 @@ def test_notes_of_a_place_last_while_what_is_below_stays():
     assert notes.tried[0].tolist() == [*tried, 0, 0]
     np.testing.assert_allclose(notes.best[0], [*best, -1, -1], rtol=1e-6)
   np.testing.assert_allclose(notes.choice[0, :2], [[0.1, 0.3], [0, 0.3]])
+
+
+def test_a_rejected_image_is_discounted_by_what_went_on_from_it():
+  notes = evidence_lib.start_notes(1, BUDGET, IMAGES)
+  # Image 2 would have gone on from 1, and 3 from 0.
+  discounts = []
+  for seen, image, depth, is_select in (
+    ([0.5, 0.1, 0.3, 0.0], 0, 1, True),
+    ([0.5, 0.1, 0.3, 0.0], 1, 2, True),
+    ([0.5, 0.1, 0.3, 0.0], 0, 1, False),
+    ([0.5, 0.1, 0.3, 0.0], 3, 2, True),
+    ([0.5, 0.1, 0.3, 0.0], 0, 1, False),
+    ([0.5, 0.1, 0.7, 0.0], 0, 0, False),
+    ([0.5, 0.1, 0.3, 0.0], 1, 1, True),
+  ):
+    made = note(seen, [0, 0, 1, 0], image, depth=depth, is_select=is_select)
+    notes = evidence_lib.take_note(notes, made)
+    discounts.append(
+      evidence_lib.compute_discount(
+        notes,
+        jnp.array([depth]),
+        inverse_temperature=jnp.asarray(10.0),
+        absence=jnp.asarray(0.5),
+      )[0]
+    )
+  low, high = -np.log(1 + np.exp(2)), -np.log(1 + np.exp(-2))
+  np.testing.assert_allclose(
+    discounts,
+    [
+      [0, 0, 0, 0],
+      [0, 0, 0, 0],
+      [0, low, 0, 0],
+      [0, 0, 0, 0],
+      [0, low, 0, low],
+      # Those rejected after image 0 count no more; it could go on better.
+      [high, 0, 0, 0],
+      [0, 0, 0, 0],
+    ],
+    rtol=1e-5,
+  )

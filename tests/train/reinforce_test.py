@@ -15,7 +15,12 @@ pytestmark = pytest.mark.usefixtures('quick_compile')
 IMAGES, BUDGET = 9, 5
 CANDIDATES, ROLLOUTS, QUERIES = 18, 6, 2
 BACK, STOP = CANDIDATES, CANDIDATES + 1
-POLICY = {'budget': BUDGET, 'rejection': 'selection'}
+POLICY = {
+  'budget': BUDGET,
+  'rejection': 'selection',
+  'temperature': 0.5,
+  'gate_complements': True,
+}
 
 
 @pytest.fixture(scope='module')
@@ -37,7 +42,7 @@ def batch(embedder):
   )
 
 
-def collect(router, batch, *, gate_complements=True, **changes):
+def collect(router, batch, policy=None, **changes):
   settings = {
     'queries': QUERIES,
     'rollouts': ROLLOUTS,
@@ -49,9 +54,9 @@ def collect(router, batch, *, gate_complements=True, **changes):
     'reference': None,
     **changes,
   }
-  made = reinforce.make_collect(
-    router, gate_complements=gate_complements, **POLICY, **settings
-  )(router.params, batch, jax.random.key(3))
+  made = reinforce.make_collect(router, **(policy or POLICY), **settings)(
+    router.params, batch, jax.random.key(3)
+  )
   return jax.device_get(made)
 
 
@@ -102,11 +107,12 @@ def test_rewards_are_those_of_plain_loops(collected, batch):
   np.testing.assert_array_equal(counted, np.where(teaches, lengths, 0))
 
 
-@pytest.mark.parametrize('gate_complements', [True, False])
-def test_rollouts_and_training_agree_on_log_probs(
-  open_router, batch, gate_complements
-):
-  made = collect(open_router, batch, gate_complements=gate_complements)
+@pytest.mark.parametrize(
+  'changes', [{}, {'temperature': 1.0}, {'gate_complements': False}]
+)
+def test_rollouts_and_training_agree_on_log_probs(open_router, batch, changes):
+  policy = {**POLICY, **changes}
+  made = collect(open_router, batch, policy)
   log_probs = reinforce.compute_log_probs(
     open_router,
     open_router.params,
@@ -115,8 +121,7 @@ def test_rollouts_and_training_agree_on_log_probs(
       'row': made['row'],
       'action': made['action'],
     },
-    gate_complements=gate_complements,
-    **POLICY,
+    **policy,
   )
   mask = made['decision_mask']
   assert mask.any()
@@ -138,7 +143,6 @@ def test_groups_that_teach_are_kept(open_router, batch):
 def test_loss_on_the_rollouts_own_policy(open_router, batch, collected):
   loss = reinforce.make_loss(
     open_router,
-    gate_complements=True,
     clip_low=0.2,
     clip_high=0.28,
     aggregation='decision',

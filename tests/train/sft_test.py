@@ -40,7 +40,7 @@ def make_loss(router, **changes):
     'noise': 0.0,
     'false_negative_margin': 0.1,
     'gate_weight': 0.0,
-    'leave_share': 0.5,
+    'leave_shares': (0.5, 0.5),
     'absence_weight': 0.0,
     'rejection': 'selection',
     'budget': 16,

@@ -31,6 +31,8 @@ class Scores:
     select: logits over the gallery.
     stop: logit of p_stop.
     backtrack: logit of p_bt.
+    discount: what is added to the logits of images that were tried before; None
+      of a policy that has no memory.
     absence: logit, beside those of the gallery, that no image goes on; None of
       a policy that knows none. Only what compares chains looks at it.
   """
@@ -38,7 +40,13 @@ class Scores:
   select: Float[Array, 'B N']
   stop: Float[Array, 'B']
   backtrack: Float[Array, 'B']
+  discount: Float[Array, 'B N'] | None = None
   absence: Float[Array, 'B'] | None = None
+
+  @property
+  def logits(self) -> Float[Array, 'B N']:
+    """Returns the logits over the gallery by which an image is selected."""
+    return self.select if self.discount is None else self.select + self.discount
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,22 +65,28 @@ class Policy:
 
 
 def compute_log_probs(
-  scores: Scores, legal: Bool[Array, 'B A'], *, gate_complements: bool = True
+  scores: Scores,
+  legal: Bool[Array, 'B A'],
+  *,
+  temperature: float = 1.0,
+  gate_complements: bool = True,
 ) -> Float[Array, 'B A']:
   """Returns log pi of all N + 2 actions, -inf where illegal.
 
   Args:
     scores: of the policy.
     legal: what is allowed; a gate that is not allowed is closed.
+    temperature: what all logits are divided by.
     gate_complements: whether the terms log(1 - p) count. Without them the
       result is no distribution: [VHOP, table 9] has policy-gradient terms
       that keep only the last summand of each line.
   """
+  scores = jax.tree.map(lambda x: x / temperature, scores)
   count = scores.select.shape[1]
   may_stop = legal[:, count + 1]
   stop = jax.nn.log_sigmoid(scores.stop)
   backtrack = jax.nn.log_sigmoid(scores.backtrack)
-  select = jnp.where(legal[:, :count], scores.select, -jnp.inf)
+  select = jnp.where(legal[:, :count], scores.logits, -jnp.inf)
   # A row without a candidate stays -inf: softmax would make it NaN.
   has_candidate = legal[:, :count].any(axis=1, keepdims=True)
   select = jnp.where(
@@ -130,7 +144,7 @@ def choose_greedily(
   """
   count = scores.select.shape[1]
   may_backtrack, may_stop = legal[:, count], legal[:, count + 1]
-  select = jnp.where(legal[:, :count], scores.select, -jnp.inf)
+  select = jnp.where(legal[:, :count], scores.logits, -jnp.inf)
   return jnp.where(
     may_stop & (scores.stop > _GATE_LOGIT),
     action_lib.make_stop(count),
@@ -150,8 +164,7 @@ def sample(
   temperature: float = 1.0,
 ) -> Int[Array, 'B']:
   """Samples from pi, its logits divided by the temperature."""
-  tempered = jax.tree.map(lambda x: x / temperature, scores)
-  log_probs = compute_log_probs(tempered, legal)
+  log_probs = compute_log_probs(scores, legal, temperature=temperature)
   # The Gumbel trick, which gives rows without a distribution some action.
   noise = jax.random.gumbel(rng, log_probs.shape)
   return jnp.argmax(log_probs + noise, axis=1)

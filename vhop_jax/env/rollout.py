@@ -61,7 +61,7 @@ def choose_selects(
   """Selects the best candidate and never backtracks or stops."""
   del rng, state
   count = scores.select.shape[1]
-  select = jnp.where(legal[:, :count], scores.select, -jnp.inf)
+  select = jnp.where(legal[:, :count], scores.logits, -jnp.inf)
   return jnp.argmax(select, axis=1)
 
 
@@ -91,6 +91,7 @@ def roll_out(
   rejection: str,
   stop_depth: Int[Array | np.ndarray, 'B'] | None = None,
   length: int | None = None,
+  temperature: float = 1.0,
   gate_complements: bool = True,
 ) -> Rollout:
   """Takes decisions until the budget is spent; call it under `jit`.
@@ -104,7 +105,8 @@ def roll_out(
     rejection: as in `state.step`.
     stop_depth: as in `state.make_legal_mask`.
     length: T, decisions after which it is cut short; None is the budget.
-    gate_complements: as in `policy.compute_log_probs`, of what is returned.
+    temperature: as in `policy.compute_log_probs`, of what is returned.
+    gate_complements: likewise.
 
   Raises:
     UsageError: the candidates could run out before the budget does.
@@ -125,7 +127,10 @@ def roll_out(
     action = choose(rng, scores, legal, state)
     mask = ~state_lib.is_done(state)
     log_probs = policy_lib.compute_log_probs(
-      scores, legal, gate_complements=gate_complements
+      scores,
+      legal,
+      temperature=temperature,
+      gate_complements=gate_complements,
     )
     taken = jnp.take_along_axis(log_probs, action[:, None], axis=1)[:, 0]
     image = jnp.minimum(action, count - 1)[:, None]

@@ -47,6 +47,7 @@ def start(
   segment: sequence_lib.Sequence,
   query_visual: Float[Array, 'B M D'],
   *,
+  num_images: int,
   budget: int,
 ) -> Context:
   """Returns the context before the first decision.
@@ -57,6 +58,7 @@ def start(
     prefix: instruction and query image of each row, right-padded.
     segment: the layout of one decision, [1, M + 1].
     query_visual: visual tokens of the query images.
+    num_images: N, of the gallery.
     budget: T, decisions.
   """
   router = module.apply(
@@ -67,7 +69,7 @@ def start(
     budget=budget,
     method='start',
   )
-  notes = evidence_lib.start_notes(query_visual.shape[0], budget)
+  notes = evidence_lib.start_notes(query_visual.shape[0], budget, num_images)
   return Context(router=router, notes=notes)
 
 
@@ -105,12 +107,18 @@ def make_policy(
       notes=context.notes,
     )
     stop, backtrack = apply(encoded, evidence, method='compute_gates')
-    absence = scale * apply(method='get_absence')
+    absence = apply(method='get_absence')
     return policy_lib.Scores(
       select=scale * cosines,
       stop=stop,
       backtrack=backtrack,
-      absence=jnp.broadcast_to(absence, stop.shape),
+      discount=evidence_lib.compute_discount(
+        context.notes,
+        state.depth,
+        inverse_temperature=scale,
+        absence=absence,
+      ),
+      absence=jnp.broadcast_to(scale * absence, stop.shape),
     )
 
   def advance(
@@ -160,6 +168,7 @@ def _start(
     prefix,
     segment,
     jnp.asarray(gallery_visual)[query_index],
+    num_images=gallery.shape[0],
     budget=budget,
   )
   policy = make_policy(module, params, segment, gallery_visual, gallery)

@@ -151,9 +151,10 @@ def compute_gate_loss(
   stop: Float[Array, 'B T'],
   backtrack: Float[Array, 'B T'],
   depth: Int[Array, 'B T'],
+  tried: Int[Array, 'B T'],
   targets: Targets,
   *,
-  leave_share: float,
+  leave_shares: tuple[float, float],
 ) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
   """Returns the gates' cross-entropies, with fixed shares of both sides.
 
@@ -165,36 +166,42 @@ def compute_gate_loss(
     stop: logits.
     backtrack: logits.
     depth: images on the stack.
+    tried: how many images were tried in the topmost's place before it.
     targets: the labels.
-    leave_share: weight of the states to backtrack from, in [0, 1]; the rest
-      is that of those to stay at, which every chain has more of. The stop
-      gate's sides weigh alike.
+    leave_shares: weights of the states to backtrack from, in [0, 1], where
+      nothing was tried before and where something was; the rest is that of the
+      states to stay at. The stop gate's sides weigh alike.
 
   Returns:
     The sum of both gates' losses, and for each gate the share of open and of
     closed states that it gets right.
   """
   legal = targets.mask & (depth > 0)
+  goes_on = legal & (targets.kind != action_lib.STOP)
   total = jnp.zeros(())
   named = {}
-  for name, logits, is_open, mask, share in (
-    ('stop', stop, targets.kind == action_lib.STOP, legal, 0.5),
+  for name, logits, kind, parts in (
+    ('stop', stop, action_lib.STOP, [(legal, 0.5)]),
     (
       'back',
       backtrack,
-      targets.kind == action_lib.BACKTRACK,
-      legal & (targets.kind != action_lib.STOP),
-      leave_share,
+      action_lib.BACKTRACK,
+      [
+        (goes_on & (tried == 0), leave_shares[0]),
+        (goes_on & (tried > 0), leave_shares[1]),
+      ],
     ),
   ):
+    is_open = targets.kind == kind
     losses = optax.sigmoid_binary_cross_entropy(logits, is_open)
-    for side, where, weight in (
-      ('on', is_open, share),
-      ('off', ~is_open, 1 - share),
-    ):
-      total += weight * _mean(losses, mask & where)
-      right = (logits > 0) == is_open
-      named[f'{name}_{side}'] = _mean(right.astype(jnp.float32), mask & where)
+    right = ((logits > 0) == is_open).astype(jnp.float32)
+    mask = jnp.zeros_like(legal)
+    for part, share in parts:
+      mask |= part
+      total += share * _mean(losses, part & is_open) / len(parts)
+      total += (1 - share) * _mean(losses, part & ~is_open) / len(parts)
+    named[f'{name}_on'] = _mean(right, mask & is_open)
+    named[f'{name}_off'] = _mean(right, mask & ~is_open)
   return total, named
 
 

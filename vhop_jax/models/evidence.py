@@ -29,24 +29,34 @@ class Notes:
   """Holds what was seen at each of the T places of the stack.
 
   Attributes:
-    choice: cosine of the image there and that of its best rival when it was
+    image: the one there; above the stack anything.
+    choice: cosine of it and that of its best rival when it was
       selected; above the stack anything.
     tried: images rejected there while those below stayed.
     best: the greatest cosine that went on from one of them when it was
       rejected; -1 at none.
+    rejected_at: the place that each image of the gallery was rejected at while
+      those below stayed; -1 at none.
+    went_on: the greatest cosine that went on from it then.
   """
 
+  image: Int[Array, '*B T']
   choice: Float[Array, '*B T 2']
   tried: Int[Array, '*B T']
   best: Float[Array, '*B T']
+  rejected_at: Int[Array, '*B N']
+  went_on: Float[Array, '*B N']
 
 
-def start_notes(rows: int, budget: int) -> Notes:
+def start_notes(rows: int, budget: int, num_images: int) -> Notes:
   """Returns the notes before the first decision."""
   return Notes(
+    image=jnp.zeros((rows, budget), jnp.int32),
     choice=jnp.zeros((rows, budget, 2)),
     tried=jnp.zeros((rows, budget), jnp.int32),
     best=jnp.full((rows, budget), -1.0),
+    rejected_at=jnp.full((rows, num_images), -1, jnp.int32),
+    went_on=jnp.zeros((rows, num_images)),
   )
 
 
@@ -57,12 +67,14 @@ class Note:
   Attributes:
     depth: images on the stack after it.
     is_select: whether it put the topmost there; else it took one away.
+    image: the one that it put there; without meaning if it took one away.
     choice: cosine of the selected image and that of the best candidate after
       the decision: its rival, or what went on from the image taken away.
   """
 
   depth: Int[Array, '*B']
   is_select: Bool[Array, '*B']
+  image: Int[Array, '*B']
   choice: Float[Array, '*B 2']
 
 
@@ -89,6 +101,7 @@ def make_note(
   return Note(
     depth=depth,
     is_select=is_select,
+    image=image,
     choice=jnp.stack([chosen, best], axis=-1),
   )
 
@@ -105,9 +118,15 @@ def take_note(notes: Notes, note: Note) -> Notes:
   def write(x: Array, index: Array, value: Array | float) -> Array:
     return x.at[rows, index].set(value, mode='drop')
 
+  # What was rejected after an image that is gone now is another place's.
+  lapses = ~note.is_select[:, None] & (notes.rejected_at > note.depth[:, None])
+  rejected_at = jnp.where(lapses, -1, notes.rejected_at)
   here = jnp.minimum(note.depth, budget - 1)
+  num_images = notes.went_on.shape[1]
+  gone = jnp.where(note.is_select, num_images, notes.image[rows, here])
   tried, best = notes.tried[rows, here], notes.best[rows, here]
   return Notes(
+    image=write(notes.image, put, note.image),
     choice=write(notes.choice, put, note.choice),
     tried=write(write(notes.tried, above, 0), taken, tried + 1),
     best=write(
@@ -115,7 +134,45 @@ def take_note(notes: Notes, note: Note) -> Notes:
       taken,
       jnp.maximum(best, note.choice[:, 1]),
     ),
+    rejected_at=write(rejected_at, gone, note.depth),
+    went_on=write(notes.went_on, gone, note.choice[:, 1]),
   )
+
+
+def compute_discount(
+  notes: Notes,
+  depth: Int[Array, '*B'],
+  *,
+  inverse_temperature: Float[Array, ''],
+  absence: Float[Array, ''],
+) -> Float[Array, '*B N']:
+  """Returns what the logits of images lose that were rejected here before.
+
+  Such an image is worth what a chain through it is: log sigmoid of by how much
+  that which went on from it exceeds absence. So a bad one does not return
+  before a third had its turn. No gradient flows through it.
+
+  Args:
+    notes: of what happened before.
+    depth: images on the stack.
+    inverse_temperature: of the selection.
+    absence: the cosine that stands for no image.
+
+  Returns:
+    What is added; 0 at images that were not tried here.
+  """
+  is_here = notes.rejected_at == depth[..., None]
+  logits = inverse_temperature * (notes.went_on - absence)
+  return jax.lax.stop_gradient(
+    jnp.where(is_here, jax.nn.log_sigmoid(logits), 0.0)
+  )
+
+
+def count_tried(notes: Notes, depth: Int[Array, '*B']) -> Int[Array, '*B']:
+  """Returns how many images were tried in the topmost's place before it."""
+  top = jnp.clip(depth - 1, 0, notes.tried.shape[-1] - 1)
+  tried = jnp.take_along_axis(notes.tried, top[..., None], axis=-1)[..., 0]
+  return jnp.where(depth > 0, tried, 0)
 
 
 def compute_evidence(
@@ -174,7 +231,7 @@ def compute_evidence(
   top = jnp.clip(depth - 1, 0, last)
   choice = jnp.take_along_axis(notes.choice, top[..., None, None], axis=-2)
   choice = jnp.where(has_top, choice[..., 0, :], 0.0)
-  beside = jnp.where(has_top, get(notes.tried, top), 0)
+  beside = count_tried(notes, depth)[..., None]
   best_beside = get(notes.best, top)
   after = get(notes.tried, jnp.minimum(depth, last))
   best_after = get(notes.best, jnp.minimum(depth, last))

@@ -64,7 +64,7 @@ def make_collect(
       )
       label = expert_lib.label(state, chains, rejection=rejection)
       best = jnp.argmax(
-        jnp.where(label.select_mask, scores.select, -jnp.inf), axis=1
+        jnp.where(label.select_mask, scores.logits, -jnp.inf), axis=1
       )
       followed = jnp.where(
         label.kind == action_lib.SELECT,

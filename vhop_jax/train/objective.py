@@ -35,6 +35,8 @@ class Encoded:
     states: of the environment before each decision, over C candidates.
     cosines: of each state with the candidates.
     scale: inverse temperature.
+    discount: what is added to the logits of images that were tried before.
+    tried: images tried in the topmost's place before it.
     stop: logits of p_stop.
     backtrack: logits of p_bt.
   """
@@ -42,6 +44,8 @@ class Encoded:
   states: state_lib.State
   cosines: Float[Array, 'B T C']
   scale: Float[Array, '']
+  discount: Float[Array, 'B T C']
+  tried: Int[Array, 'B T']
   stop: Float[Array, 'B T']
   backtrack: Float[Array, 'B T']
 
@@ -122,6 +126,7 @@ def roll_out(
     sequence_lib.from_batch('prefix', batch),
     segment,
     jnp.asarray(batch['query_visual']),
+    num_images=len(visual),
     budget=budget,
   )
   if 'row' in batch:
@@ -190,21 +195,27 @@ def encode(
   queries, scale = apply(hidden, method='make_queries')
   cosines = jnp.einsum('btd,cd->btc', queries, gallery)
   candidates = state_lib.make_candidate_mask(flat).reshape(cosines.shape)
+  notes = _take_notes(states, jnp.asarray(batch['action']), cosines, candidates)
   evidence = evidence_lib.compute_evidence(
     cosines,
     candidates,
     inverse_temperature=scale,
     depth=states.depth,
     decisions_left=budget - states.decisions,
-    notes=_take_notes(
-      states, jnp.asarray(batch['action']), cosines, candidates
-    ),
+    notes=notes,
   )
   stop, backtrack = apply(hidden, evidence, method='compute_gates')
   return Encoded(
     states=states,
     cosines=cosines,
     scale=scale,
+    discount=evidence_lib.compute_discount(
+      notes,
+      states.depth,
+      inverse_temperature=scale,
+      absence=apply(method='get_absence'),
+    ),
+    tried=evidence_lib.count_tried(notes, states.depth),
     stop=stop,
     backtrack=backtrack,
   )
@@ -235,7 +246,7 @@ def _take_notes(
   swap = lambda tree: jax.tree.map(  # noqa: E731
     lambda x: jnp.swapaxes(x, 0, 1), tree
   )
-  first = evidence_lib.start_notes(action.shape[0], states.budget)
+  first = evidence_lib.start_notes(action.shape[0], states.budget, count)
   _, notes = jax.lax.scan(body, first, swap(note))
   swapped: evidence_lib.Notes = swap(notes)
   return swapped
@@ -260,7 +271,7 @@ def make_loss(
   noise: float,
   false_negative_margin: float,
   gate_weight: float,
-  leave_share: float,
+  leave_shares: tuple[float, float],
   absence_weight: float,
   rejection: str,
   budget: int,
@@ -273,7 +284,7 @@ def make_loss(
     noise: standard deviation of what is added to the visual tokens.
     false_negative_margin: see `contrastive.make_false_negative_mask`.
     gate_weight: of the gates' loss beside that of the selection.
-    leave_share: see `imitation.compute_gate_loss`.
+    leave_shares: see `imitation.compute_gate_loss`.
     absence_weight: of the loss of states that nothing goes on from.
     rejection: as in `env.state.step`.
     budget: decisions of a rollout.
@@ -332,8 +343,9 @@ def make_loss(
       encoded.stop,
       encoded.backtrack,
       depth,
+      encoded.tried,
       targets,
-      leave_share=leave_share,
+      leave_shares=leave_shares,
     )
     named |= {'select': total, 'gate': gate_loss, **shares}
     total += gate_weight * gate_loss

@@ -61,6 +61,7 @@ def compute_log_probs(
   *,
   budget: int,
   rejection: str,
+  temperature: float,
   gate_complements: bool,
 ) -> Float[Array, 'R T']:
   """Returns the log-probability of each action by one parallel pass.
@@ -71,7 +72,8 @@ def compute_log_probs(
     batch: of `take_queries`, with `action` and `row`.
     budget: decisions of a rollout.
     rejection: as in `env.state.step`.
-    gate_complements: as in `policy.compute_log_probs`.
+    temperature: as in `policy.compute_log_probs`.
+    gate_complements: likewise.
   """
   gallery = objective.embed_candidates(
     model, params, jnp.asarray(batch['candidate_visual'])
@@ -86,8 +88,10 @@ def compute_log_probs(
       select=encoded.scale * encoded.cosines.reshape(-1, count),
       stop=encoded.stop.reshape(-1),
       backtrack=encoded.backtrack.reshape(-1),
+      discount=encoded.discount.reshape(-1, count),
     ),
     state_lib.make_legal_mask(flat),
+    temperature=temperature,
     gate_complements=gate_complements,
   )
   action = jnp.asarray(batch['action'])
@@ -100,6 +104,7 @@ def make_collect(
   *,
   budget: int,
   rejection: str,
+  temperature: float,
   gate_complements: bool,
   queries: int,
   rollouts: int,
@@ -121,7 +126,8 @@ def make_collect(
     model: the router.
     budget: T, decisions.
     rejection: as in `env.state.step`.
-    gate_complements: as in `policy.compute_log_probs`.
+    temperature: as in `policy.compute_log_probs`.
+    gate_complements: likewise.
     queries: of a batch that are rolled out; the others lend their families.
     rollouts: G, of each query.
     groups: queries that are kept.
@@ -149,9 +155,10 @@ def make_collect(
       params,
       {**take_queries(batch, jnp.arange(queries)), 'row': repeated},
       budget=budget,
-      choose=rollout_lib.make_sampler(),
+      choose=rollout_lib.make_sampler(temperature),
       rng=rng,
       rejection=rejection,
+      temperature=temperature,
       gate_complements=gate_complements,
     )
     answers = jnp.asarray(batch['answers'])[repeated]
@@ -201,6 +208,7 @@ def make_collect(
         {**take_queries(batch, kept), **arrays},
         budget=budget,
         rejection=rejection,
+        temperature=temperature,
         gate_complements=gate_complements,
       )
     return arrays
@@ -214,6 +222,7 @@ def make_loss(
   *,
   budget: int,
   rejection: str,
+  temperature: float,
   gate_complements: bool,
   clip_low: float,
   clip_high: float,
@@ -227,7 +236,8 @@ def make_loss(
     model: the router; its parameters are the loss's argument.
     budget: decisions of a rollout.
     rejection: as in `env.state.step`.
-    gate_complements: as in `policy.compute_log_probs`.
+    temperature: as in `policy.compute_log_probs`.
+    gate_complements: likewise.
     clip_low: see `policy_gradient.compute_policy_loss`.
     clip_high: likewise.
     aggregation: likewise.
@@ -252,6 +262,7 @@ def make_loss(
       },
       budget=budget,
       rejection=rejection,
+      temperature=temperature,
       gate_complements=gate_complements,
     )
     mask = batch['decision_mask']
