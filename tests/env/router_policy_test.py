@@ -57,17 +57,29 @@ def route(router, prefix, visual, gallery, *, choose, rejection):
 
 
 def write_notes(actions, cosines, rejection):
-  """Returns the notes before each decision, by a plain walk."""
+  """Returns what is remembered before each decision, by a plain walk.
+
+  That is the notes that the gates read, and for each image the cosine that went
+  on from it when it was rejected where the walk stands; NaN at others.
+  """
   rows, images = cosines.shape[0], cosines.shape[2]
   made = {
+    # The gates read none of these three.
+    'image': np.zeros((rows, BUDGET, 1), np.int32),
+    'rejected_at': np.zeros((rows, BUDGET, 1), np.int32),
+    'went_on': np.zeros((rows, BUDGET, 1), np.float32),
     'choice': np.zeros((rows, BUDGET, BUDGET, 2), np.float32),
     'tried': np.zeros((rows, BUDGET, BUDGET), np.int32),
     'best': np.full((rows, BUDGET, BUDGET), -1, np.float32),
   }
+  went_on = np.full((rows, BUDGET, images), np.nan, np.float32)
   for row in range(rows):
     walk = oracle.Walk(int(QUERY[row]), images, BUDGET, rejection=rejection)
     won, lost = {}, {}  # By place: of its image, and of those it had before.
+    returns = {}  # By the stack below: what went on from images rejected there.
     for t in range(BUDGET):
+      for image, best in returns.get(tuple(walk.stack), {}).items():
+        went_on[row, t, image] = best
       for place, pair in won.items():
         made['choice'][row, t, place] = pair
       for place, others in lost.items():
@@ -77,15 +89,24 @@ def write_notes(actions, cosines, rejection):
         continue
       action, seen = int(actions[row, t]), cosines[row, t]
       act = {images: oracle.BACK, images + 1: oracle.STOP}.get(action, action)
+      before = walk.stack[-1:]
       walk.take(act)
       best = max((seen[i] for i in oracle.list_images(walk)), default=-1)
       place = len(walk.stack)
       if act == oracle.BACK:
         lost.setdefault(place, []).append(best)
+        below = tuple(walk.stack)
+        # Of an image that was rejected at several places the last counts.
+        returns = {
+          stack: {i: value for i, value in others.items() if i != before[0]}
+          for stack, others in returns.items()
+          if len(stack) <= len(below)
+        }
+        returns.setdefault(below, {})[before[0]] = best
       elif act != oracle.STOP:
         won[place - 1] = seen[act], best
         lost[place] = []
-  return evidence_lib.Notes(**made)
+  return evidence_lib.Notes(**made), went_on
 
 
 @pytest.fixture(scope='module')
@@ -93,6 +114,7 @@ def compute_parallel(open_router, prefix, visual, gallery):
   """Returns a function from actions to all log-probabilities, [B, T, N + 2]."""
   segment = open_router.embedder.maker.segment()
   module, params = open_router.module, open_router.params
+  absence = params['absence']['cosine']
 
   def apply(*args, method):
     return module.apply({'params': params}, *args, method=method)
@@ -110,7 +132,7 @@ def compute_parallel(open_router, prefix, visual, gallery):
     flat = queries.reshape(-1, WIDTH) @ gallery.T
     return encoded, flat.reshape(*depth.shape, IMAGES), scale
 
-  def score(encoded, cosines, scale, flat, notes):
+  def score(encoded, cosines, scale, flat, notes, went_on):
     evidence = evidence_lib.compute_evidence(
       cosines,
       state_lib.make_candidate_mask(flat),
@@ -120,8 +142,12 @@ def compute_parallel(open_router, prefix, visual, gallery):
       notes=notes,
     )
     stop, backtrack = apply(encoded, evidence, method='compute_gates')
+    chance = 1 / (1 + jnp.exp(-scale * (went_on - absence)))
+    logits = scale * cosines + jnp.where(
+      jnp.isnan(went_on), 0.0, jnp.log(chance)
+    )
     return policy_lib.compute_log_probs(
-      policy_lib.Scores(select=scale * cosines, stop=stop, backtrack=backtrack),
+      policy_lib.Scores(select=logits, stop=stop, backtrack=backtrack),
       state_lib.make_legal_mask(flat),
     )
 
@@ -133,13 +159,16 @@ def compute_parallel(open_router, prefix, visual, gallery):
     flat = state_lib.flatten(states)
     top = state_lib.get_top(flat).reshape(states.depth.shape)
     encoded, cosines, scale = encode(top, states.depth)
-    notes = write_notes(np.asarray(actions), np.asarray(cosines), rejection)
+    notes, went_on = write_notes(
+      np.asarray(actions), np.asarray(cosines), rejection
+    )
     log_probs = score(
       encoded.reshape(-1, WIDTH),
       cosines.reshape(-1, IMAGES),
       scale,
       flat,
       jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), notes),
+      went_on.reshape(-1, IMAGES),
     )
     return log_probs.reshape(len(QUERY), BUDGET, -1)
 

@@ -35,8 +35,8 @@ class Notes:
     tried: images rejected there while those below stayed.
     best: the greatest cosine that went on from one of them when it was
       rejected; -1 at none.
-    rejected_at: the place that each image of the gallery was rejected at while
-      those below stayed; -1 at none.
+    rejected_at: the place that each image of the gallery was last rejected at
+      while those below stayed; -1 at none.
     went_on: the greatest cosine that went on from it then.
   """
 
