@@ -76,6 +76,22 @@ def test_a_part_may_learn_more_slowly():
   assert made == pytest.approx([-0.25, 0.0, -1.0], rel=1e-4)
 
 
+def test_a_part_that_the_model_has_not_is_named():
+  with pytest.raises(errors.UsageError, match="part_factors='selct'.* a, b"):
+    optimizer_lib.make_optimizer(
+      lr=1.0,
+      b1=0.9,
+      b2=0.9,
+      weight_decay=0.0,
+      clip_norm=0.0,
+      warmup_steps=0,
+      schedule='constant',
+      steps=1,
+      decay_mask={'a': True, 'b': True},
+      part_factors={'selct': 0.1},
+    )
+
+
 def test_clipped_gradient_has_the_asked_norm():
   # With b1 = b2 = 0 Adam's update is g / (|g| + eps), the same for any norm
   # but for eps: a gradient clipped to 1e-8 halves it, as eps is 1e-8 too.

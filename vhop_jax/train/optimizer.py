@@ -92,12 +92,18 @@ def make_optimizer(
     decay_mask: tree of bools over the parameters, None where frozen.
     part_factors: of the learning rate, by the name of a part of the model; the
       others have 1.
+
+  Raises:
+    UsageError: the schedule is unknown, the warm-up longer than the run, or the
+      model has no part of that name.
   """
   learning_rate = make_schedule(
     lr=lr, warmup_steps=warmup_steps, schedule=schedule, steps=steps
   )
   clip = optax.clip_by_global_norm(clip_norm) if clip_norm else optax.identity()
   factors = dict(part_factors or {})
+  for name in factors:
+    errors.check_choice('optimizer.part_factors', name, tuple(decay_mask))
 
   def scale(key_path: Any, update: Any) -> Any:
     return factors.get(state_lib.make_path(key_path)[0], 1.0) * update
