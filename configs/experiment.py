@@ -16,7 +16,7 @@ The argument names the experiment:
   plain_dagger   ... whose rollouts in imitation never follow the expert
   history        ... whose states see what was taken back, too
   final          ... where a rejected image never returns
-  lambda_0, lambda_005   ... with another decision penalty
+  lambda_0, lambda_002, lambda_005   ... with another decision penalty
 """
 
 import os
@@ -58,9 +58,10 @@ _ABLATIONS = (
   'history',
   'final',
   'lambda_0',
+  'lambda_002',
   'lambda_005',
 )
-_PENALTIES = {'lambda_0': 0.0, 'lambda_005': 0.05}
+_PENALTIES = {'lambda_0': 0.0, 'lambda_002': 0.02, 'lambda_005': 0.05}
 
 
 def _load(name, arg=None):

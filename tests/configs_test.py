@@ -6,6 +6,7 @@ import pathlib
 
 import pytest
 
+from vhop_jax.evaluate import paper
 from vhop_jax.models import parameter_file, pretrained
 from vhop_jax.worlds import splits
 
@@ -75,6 +76,7 @@ def test_shipped_model_was_made_by_the_config():
 def test_an_ablation_changes_what_it_says():
   experiment = next(path for path in CONFIGS if path.stem == 'experiment')
   main = load(experiment).settings
+  assert {name: main[name] for name in paper.ABLATIONS} == paper.ABLATIONS
   for name, setting, value in (
     ('demonstrations', 'demonstrations', True),
     ('no_warmup', 'warmup', False),
@@ -83,6 +85,7 @@ def test_an_ablation_changes_what_it_says():
     ('history', 'view', 'history'),
     ('final', 'rejection', 'final'),
     ('lambda_0', 'decision_penalty', 0.0),
+    ('lambda_002', 'decision_penalty', 0.02),
     ('lambda_005', 'decision_penalty', 0.05),
   ):
     config = load(experiment, name)

@@ -132,7 +132,7 @@ def test_each_training_set_is_a_column_beside_the_papers():
 def test_settings_added_by_a_later_stage_make_no_other_column():
   section = _make(
     _summary(0.25, stage='imitation', settings={'warmup': True}),
-    _summary(0.5, settings={'warmup': True, 'decision_penalty': 0.02}),
+    _summary(0.5, settings={'warmup': True, 'decision_penalty': 0.01}),
   )[TRANSFER]
   assert section.list_columns()[0] == 'precise_3hop'
   assert section.rows[0]['metrics']['precise_3hop'].mean == 0.5

@@ -420,7 +420,7 @@ def runs(tmp_path, make_world, draw_pixels):
       'test_set': 'L4 3-hop',
       'queries': 300,
       'metrics': {'success': Interval(success, 0.0, 1.0)},
-      'settings': {'decision_penalty': 0.02},
+      'settings': {'decision_penalty': 0.01},
     }
     run = folder / f'seed{seed}'
     experiments.append_rows(run / 'results.jsonl', [row])

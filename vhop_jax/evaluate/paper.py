@@ -30,7 +30,7 @@ ABLATIONS = {
   'follows_expert': True,
   'view': 'stack',
   'rejection': 'selection',
-  'decision_penalty': 0.02,
+  'decision_penalty': 0.01,
 }
 # Those that the paper has no table or figure of.
 _OWN_CHOICES = ('gate_input', 'follows_expert', 'view', 'rejection')
