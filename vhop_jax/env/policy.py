@@ -83,7 +83,6 @@ def compute_log_probs(
   """
   scores = jax.tree.map(lambda x: x / temperature, scores)
   count = scores.select.shape[1]
-  may_stop = legal[:, count + 1]
   stop = jax.nn.log_sigmoid(scores.stop)
   backtrack = jax.nn.log_sigmoid(scores.backtrack)
   select = jnp.where(legal[:, :count], scores.logits, -jnp.inf)
@@ -95,7 +94,7 @@ def compute_log_probs(
     -jnp.inf,
   )
   if gate_complements:
-    backtrack += jnp.where(may_stop, jax.nn.log_sigmoid(-scores.stop), 0.0)
+    backtrack += _compute_goes_on(scores, legal)
     select += _compute_keeps(scores, legal)[:, None]
   gates = jnp.stack([backtrack, stop], axis=1)
   gates = jnp.where(legal[:, count:], gates, -jnp.inf)
@@ -110,7 +109,9 @@ def compute_extension(
   It is log pi(Select i), but where absence is known the softmax over the images
   gives way to log sigmoid(s_i - absence): that image i goes on, rather than
   none. For also a dead end has a best image, which wins its own softmax however
-  badly it fits.
+  badly it fits. The backtrack gate does not count then: it judges by the same
+  cosines, and knows that it may come back, which a chain that is compared with
+  others does not.
 
   Returns:
     -inf at images that are not legal.
@@ -120,18 +121,23 @@ def compute_extension(
   if scores.absence is None:
     return log_probs
   odds = jax.nn.log_sigmoid(scores.select - scores.absence[:, None])
-  keeps = _compute_keeps(scores, legal)
-  return jnp.where(legal[:, :count], odds + keeps[:, None], -jnp.inf)
+  goes_on = _compute_goes_on(scores, legal)
+  return jnp.where(legal[:, :count], odds + goes_on[:, None], -jnp.inf)
+
+
+def _compute_goes_on(
+  scores: Scores, legal: Bool[Array, 'B A']
+) -> Float[Array, 'B']:
+  """Returns the log-probability that the stop gate is not taken."""
+  return jnp.where(legal[:, -1], jax.nn.log_sigmoid(-scores.stop), 0.0)
 
 
 def _compute_keeps(
   scores: Scores, legal: Bool[Array, 'B A']
 ) -> Float[Array, 'B']:
   """Returns the log-probability that neither gate is taken."""
-  may_backtrack, may_stop = legal[:, -2], legal[:, -1]
-  goes_on = jnp.where(may_stop, jax.nn.log_sigmoid(-scores.stop), 0.0)
-  return goes_on + jnp.where(
-    may_backtrack, jax.nn.log_sigmoid(-scores.backtrack), 0.0
+  return _compute_goes_on(scores, legal) + jnp.where(
+    legal[:, -2], jax.nn.log_sigmoid(-scores.backtrack), 0.0
   )
 
 
