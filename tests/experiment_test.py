@@ -81,7 +81,7 @@ def test_experiment_trains_measures_and_skips_what_is_done(
     ),
   ]
   assert made[-1]['settings'] == {
-    'decision_penalty': 0.02,
+    'decision_penalty': 0.01,
     'demonstrations': False,
     'follows_expert': True,
     'gate_input': 'evidence',
