@@ -5,6 +5,20 @@ from vhop_jax import errors
 from vhop_jax.train import optimizer as optimizer_lib
 
 
+def make_optimizer(**settings):
+  """Returns Adam without memory, whose update is the gradient's sign."""
+  return optimizer_lib.make_optimizer(
+    lr=1.0,
+    b1=0.0,
+    b2=0.0,
+    weight_decay=0.0,
+    warmup_steps=0,
+    schedule='constant',
+    steps=1,
+    **{'clip_norm': 0.0, **settings},
+  )
+
+
 def test_decay_mask_knows_scanned_layers():
   shapes = {
     'norm': {'scale': np.zeros((3, 8))},
@@ -58,15 +72,7 @@ def test_a_part_may_learn_more_slowly():
   params = {
     name: {'w': np.zeros((1, 1), np.float32)} for name in ('a', 'b', 'c')
   }
-  tx = optimizer_lib.make_optimizer(
-    lr=1.0,
-    b1=0.0,
-    b2=0.0,
-    weight_decay=0.0,
-    clip_norm=0.0,
-    warmup_steps=0,
-    schedule='constant',
-    steps=1,
+  tx = make_optimizer(
     decay_mask={name: {'w': True} for name in params},
     part_factors={'a': 0.25, 'b': 0.0},
   )
@@ -78,17 +84,8 @@ def test_a_part_may_learn_more_slowly():
 
 def test_a_part_that_the_model_has_not_is_named():
   with pytest.raises(errors.UsageError, match="part_factors='selct'.* a, b"):
-    optimizer_lib.make_optimizer(
-      lr=1.0,
-      b1=0.9,
-      b2=0.9,
-      weight_decay=0.0,
-      clip_norm=0.0,
-      warmup_steps=0,
-      schedule='constant',
-      steps=1,
-      decay_mask={'a': True, 'b': True},
-      part_factors={'selct': 0.1},
+    make_optimizer(
+      decay_mask={'a': True, 'b': True}, part_factors={'selct': 0.1}
     )
 
 
@@ -98,17 +95,7 @@ def test_clipped_gradient_has_the_asked_norm():
   params = {'w': np.zeros((1, 1), np.float32)}
   updates = []
   for clip_norm in (0.0, 1e-8):
-    tx = optimizer_lib.make_optimizer(
-      lr=1.0,
-      b1=0.0,
-      b2=0.0,
-      weight_decay=0.0,
-      clip_norm=clip_norm,
-      warmup_steps=0,
-      schedule='constant',
-      steps=1,
-      decay_mask={'w': True},
-    )
+    tx = make_optimizer(decay_mask={'w': True}, clip_norm=clip_norm)
     grads = {'w': np.full((1, 1), 3.0, np.float32)}
     update, _ = tx.update(grads, tx.init(params), params)
     updates.append(float(update['w'][0, 0]))

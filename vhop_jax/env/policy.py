@@ -117,9 +117,8 @@ def compute_extension(
     -inf at images that are not legal.
   """
   count = scores.select.shape[1]
-  log_probs = compute_log_probs(scores, legal)[:, :count]
   if scores.absence is None:
-    return log_probs
+    return compute_log_probs(scores, legal)[:, :count]
   odds = jax.nn.log_sigmoid(scores.select - scores.absence[:, None])
   goes_on = _compute_goes_on(scores, legal)
   return jnp.where(legal[:, :count], odds + goes_on[:, None], -jnp.inf)

@@ -177,31 +177,26 @@ def compute_gate_loss(
     closed states that it gets right.
   """
   legal = targets.mask & (depth > 0)
-  goes_on = legal & (targets.kind != action_lib.STOP)
   total = jnp.zeros(())
   named = {}
-  for name, logits, kind, parts in (
-    ('stop', stop, action_lib.STOP, [(legal, 0.5)]),
+  for name, logits, kind, mask, parts in (
+    ('stop', stop, action_lib.STOP, legal, [(legal, 0.5)]),
     (
       'back',
       backtrack,
       action_lib.BACKTRACK,
-      [
-        (goes_on & (tried == 0), leave_shares[0]),
-        (goes_on & (tried > 0), leave_shares[1]),
-      ],
+      legal & (targets.kind != action_lib.STOP),
+      [(tried == 0, leave_shares[0]), (tried > 0, leave_shares[1])],
     ),
   ):
     is_open = targets.kind == kind
     losses = optax.sigmoid_binary_cross_entropy(logits, is_open)
     right = ((logits > 0) == is_open).astype(jnp.float32)
-    mask = jnp.zeros_like(legal)
-    for part, share in parts:
-      mask |= part
-      total += share * _mean(losses, part & is_open) / len(parts)
-      total += (1 - share) * _mean(losses, part & ~is_open) / len(parts)
-    named[f'{name}_on'] = _mean(right, mask & is_open)
-    named[f'{name}_off'] = _mean(right, mask & ~is_open)
+    for side, where in (('on', mask & is_open), ('off', mask & ~is_open)):
+      named[f'{name}_{side}'] = _mean(right, where)
+      for part, share in parts:
+        weight = share if side == 'on' else 1 - share
+        total += weight * _mean(losses, where & part) / len(parts)
   return total, named
 
 
