@@ -41,6 +41,7 @@ TEST_SETS = (
   ('vague, 4 hops', 'vague_hop4_test_w*'),
 )
 _MIXED = ('', 'hop2_', 'hop4_')
+_MIXED_HOPS = 4  # Of the longest chains.
 # What an experiment trains on: prefixes of the names of its worlds.
 TRAINING_SETS = {
   'precise_3hop': ('',),
@@ -110,6 +111,10 @@ def get_config(arg=None):
     # The worlds of several lengths differ in the size of their families.
     if len(prefixes) > 1:
       config[stage].data.family_size = 12
+      config[stage].data.max_text_tokens = 80
+
+  if len(prefixes) > 1:
+    config.sft.data.decisions = _MIXED_HOPS
 
   if arg == 'no_warmup':
     config.sft.joint_steps += config.sft.warmup_steps

@@ -28,7 +28,13 @@ def test_constraints_start_at_their_level_and_only_for_precise_prompts():
     (False, False, False),
     (True, False, False),
     (True, True, False),
-    (True, True, True),
+    *[(True, True, True)] * 4,
   ]
+  assert [level_lib.has_twins(level) for level in level_lib.LEVELS] == [
+    *[False] * 4,
+    *[True] * 3,
+  ]
+  printed = [level_lib.find_print(level) for level in level_lib.LEVELS]
+  assert printed == [*[''] * 5, 'logo', 'text']
   assert not level_lib.asks_relation(4, 'vague')
   assert not level_lib.asks_colour(4, 'vague')

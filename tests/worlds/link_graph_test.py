@@ -1,3 +1,5 @@
+import dataclasses
+
 from vhop_jax.worlds import link_graph
 from vhop_jax.worlds import objects as objects_lib
 from vhop_jax.worlds import world as world_lib
@@ -16,23 +18,46 @@ def make_graph():
     [
       world_lib.ImageRecord(f'{i:05d}', 0, objects, {})
       for i, objects in enumerate(pictures)
-    ]
+    ],
+    level=4,
   )
 
 
 def test_links_lead_to_the_other_images_of_an_object():
-  links = make_graph().links('00000', 'a')
-  assert [(x.target_id, x.relation, x.other) for x in links] == [
-    ('00001', 'leftof', B),
-    ('00002', 'rightof', C),
+  links = make_graph().links('00000', A)
+  assert [(x.target_id, x.subject, x.relation, x.other) for x in links] == [
+    ('00001', A, 'leftof', B),
+    ('00002', A, 'rightof', C),
   ]
-  assert [x.target_id for x in make_graph().links('00001', 'a')] == ['00002']
+  assert [x.target_id for x in make_graph().links('00001', A)] == ['00002']
+
+
+def test_prints_link_different_objects_from_level_6_on():
+  def bearing(uid, logo, text=''):
+    return dataclasses.replace(thing(uid), logo=logo, text=text)
+
+  start, same, other = bearing('s', 'x'), bearing('t', 'x'), bearing('u', 'y')
+  images = [
+    world_lib.ImageRecord('00000', 0, (start,), {}),
+    world_lib.ImageRecord('00001', 0, (other, same), {}),
+    world_lib.ImageRecord('00002', 0, (start, other), {}),
+  ]
+  [one, two] = link_graph.LinkGraph(images, 6).links('00000', start)
+  assert (one.target_id, one.subject, one.relation) == (
+    '00001',
+    same,
+    'rightof',
+  )
+  assert (two.target_id, two.subject) == ('00002', start)
+  # Where objects themselves make links, the same logo makes none.
+  [link] = link_graph.LinkGraph(images, 5).links('00000', start)
+  assert link.target_id == '00002'
 
 
 def test_valid_links_apply_the_constraints_of_the_level():
   def targets(level, prompt, hop):
     spec = world_lib.Spec(level, 1, 0, prompt=prompt)
-    links = make_graph().valid_links(spec, hop, '00000', 'a')
+    links = make_graph().valid_links(spec, hop, '00000', A)
     return [link.target_id for link in links]
 
   right_of_red = world_lib.Hop('rightof', 'red')

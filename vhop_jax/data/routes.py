@@ -18,6 +18,7 @@ from vhop_jax.models import sequence as sequence_lib
 from vhop_jax.typing import Float, ndarray
 from vhop_jax.worlds import level, prompt
 from vhop_jax.worlds import link_graph as link_graph_lib
+from vhop_jax.worlds import objects as objects_lib
 from vhop_jax.worlds import world as world_lib
 
 PAD = -1
@@ -264,16 +265,18 @@ def _list_walks(
   world: world_lib.World, graph: link_graph_lib.LinkGraph, start: str
 ) -> list[tuple[tuple[str, ...], tuple[world_lib.Hop, ...]]]:
   """Lists image ids and hops of every walk that meets no image twice."""
-  carried = world.images[world.index(start)].objects[0].uid
+  carried = world.images[world.index(start)].objects[0]
   # Each path begins with `start`; the last item is what it carries on.
-  walks: list[tuple[tuple[str, ...], tuple[world_lib.Hop, ...], str]]
+  walks: list[
+    tuple[tuple[str, ...], tuple[world_lib.Hop, ...], objects_lib.Object]
+  ]
   walks = [((start,), (), carried)]
   for _ in range(world.spec.hops):
     walks = [
       (
         (*path, link.target_id),
         (*hops, world_lib.Hop(link.relation, link.other.colour)),
-        link.other.uid,
+        link.other,
       )
       for path, hops, carried in walks
       for link in graph.links(path[-1], carried)
@@ -323,13 +326,13 @@ def _find_equals(
 ) -> list[set[str]]:
   """Returns for each hop the images that fit as well as that of the chain."""
   source = start
-  carried = world.images[world.index(source)].objects[0].uid
+  carried = world.images[world.index(source)].objects[0]
   seen = {source}
   equals = []
   for hop, gold in zip(hops, chain, strict=True):
     links = graph.valid_links(world.spec, hop, source, carried)
     equals.append({link.target_id for link in links} - seen - {gold})
-    carried = next(link.other.uid for link in links if link.target_id == gold)
+    carried = next(link.other for link in links if link.target_id == gold)
     source = gold
     seen.add(gold)
   return equals

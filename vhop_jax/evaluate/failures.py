@@ -132,7 +132,7 @@ class Judge:
     for image in prefix:
       (link,) = [
         link
-        for link in self.graph.links(current, carried.uid)
+        for link in self.graph.links(current, carried)
         if link.target_id == image
       ]
       current, carried = image, link.other
@@ -164,7 +164,7 @@ class Judge:
       what = 'The query image' if image == query.image else 'An earlier image'
       return Step(image, REPEATED, f'{what} again.')
     links = {
-      link.target_id: link for link in self.graph.links(current, carried.uid)
+      link.target_id: link for link in self.graph.links(current, carried)
     }
     if image not in links:
       reason = f'Does not show the {name}.'

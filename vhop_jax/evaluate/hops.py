@@ -52,9 +52,10 @@ def find_carried_side(image: world_lib.ImageRecord, uid: str) -> str | None:
 def list_told_hops(world: world_lib.World) -> list[ToldHop]:
   """Lists each hop of the first gold chain of each query."""
   hops = []
+  graph = world.link_graph()
   for q, query in enumerate(world.queries):
     seen = [world.index(query.image)]
-    carried = world.images[seen[0]].objects[0].uid
+    carried = world.images[seen[0]].objects[0]
     for h, image_id in enumerate(query.chains[0]):
       source = world.images[seen[-1]]
       target = world.index(image_id)
@@ -63,13 +64,15 @@ def list_told_hops(world: world_lib.World) -> list[ToldHop]:
           query=q,
           hop=h,
           source=seen[-1],
-          side=find_carried_side(source, carried),
+          side=find_carried_side(source, carried.uid),
           target=target,
           excluded=tuple(seen),
         )
       )
       (carried,) = (
-        o.uid for o in world.images[target].objects if o.uid != carried
+        link.other
+        for link in graph.links(source.id, carried)
+        if link.target_id == image_id
       )
       seen.append(target)
   return hops

@@ -9,19 +9,22 @@ p[h]. Distractors are cross-linked where they can be, so that one image serves
 both queries.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 import dataclasses
 import hashlib
 
 import numpy as np
 
-from vhop_jax.worlds import assets
+from vhop_jax.worlds import assets, geometry
 from vhop_jax.worlds import level as level_lib
 from vhop_jax.worlds import objects as objects_lib
+from vhop_jax.worlds import prints as prints_lib
 from vhop_jax.worlds import prompt as prompt_lib
 from vhop_jax.worlds import world as world_lib
+from vhop_jax.worlds.assets import texts
 
 MAX_COLOUR_DRAWS = 10_000
+MAX_OBJECT_DRAWS = 50
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +76,8 @@ class Layout:
     same_colour: Pairs of labels that must share a colour.
     other_colour: Pairs of labels that must differ in colour.
     same_type: Pairs of labels that must share a type, the first drawn freely.
+    twins: Label of each look-alike, of what it is taken for, and the slot of
+      the image in which one sees that before.
   """
 
   shots: dict[str, Shot]
@@ -80,6 +85,7 @@ class Layout:
   same_colour: tuple[tuple[str, str], ...]
   other_colour: tuple[tuple[str, str], ...]
   same_type: tuple[tuple[str, str], ...]
+  twins: tuple[tuple[str, str, str], ...] = ()
 
   def labels(self) -> list[str]:
     """Returns the labels of all objects, sorted."""
@@ -125,18 +131,8 @@ def make_family(
   """Makes a family from nothing but its spec and number."""
   layout = sample_layout(make_rng(spec, number, 'layout'), spec)
   colours = _draw_colours(spec, number, layout)
-  types: dict[str, str | None] = {}
-  objects: dict[str, objects_lib.Object] = {}
-  copies = {second: first for first, second in layout.same_type}
-  # Objects that copy a type come after those they copy it from.
-  for label in sorted(layout.labels(), key=lambda label: label in copies):
-    objects[label] = pack.sample_object(
-      make_rng(spec, number, f'object/{label}'),
-      uid=f'{spec.key}/f{number}/{label}',
-      type=types.get(copies.get(label, '')),
-      colour=colours[label],
-    )
-    types[label] = objects[label].type
+  draw = _draw_printed if level_lib.find_print(spec.level) else _draw_objects
+  objects = draw(spec, number, layout, pack, colours)
   hops = tuple(
     tuple(
       world_lib.Hop(relation, colours[other])
@@ -147,7 +143,7 @@ def make_family(
   return Family(
     number=number,
     images={
-      slot: tuple(objects[label] for label in shot.order())
+      slot: tuple(objects[slot, label] for label in shot.order())
       for slot, shot in layout.shots.items()
     },
     routes=layout.routes,
@@ -159,6 +155,48 @@ def make_family(
       for i in range(2)
     ),
   )
+
+
+def _draw_objects(
+  spec: world_lib.Spec,
+  number: int,
+  layout: Layout,
+  pack: assets.AssetPack,
+  colours: Mapping[str, str],
+) -> dict[tuple[str, str], objects_lib.Object]:
+  """Draws one object for each label; it is the same in all its images.
+
+  Returns:
+    The object by slot and label.
+  """
+  types: dict[str, str | None] = {}
+  objects: dict[str, objects_lib.Object] = {}
+  copies = {second: first for first, second in layout.same_type}
+  originals = {twin: original for twin, original, _ in layout.twins}
+  # Objects that copy a type or a look come after those they copy it from.
+  for label in sorted(
+    layout.labels(), key=lambda label: (label in originals, label in copies)
+  ):
+    uid = f'{spec.key}/f{number}/{label}'
+    if label in originals:
+      objects[label] = pack.sample_twin(
+        make_rng(spec, number, f'twin/{label}'),
+        objects[originals[label]],
+        uid=uid,
+      )
+      continue
+    objects[label] = pack.sample_object(
+      make_rng(spec, number, f'object/{label}'),
+      uid=uid,
+      type=types.get(copies.get(label, '')),
+      colour=colours[label],
+    )
+    types[label] = objects[label].type
+  return {
+    (slot, label): objects[label]
+    for slot, shot in layout.shots.items()
+    for label in shot.order()
+  }
 
 
 def sample_layout(rng: np.random.Generator, spec: world_lib.Spec) -> Layout:
@@ -208,6 +246,23 @@ def sample_layout(rng: np.random.Generator, spec: world_lib.Spec) -> Layout:
     same_type=(),
   )
   layout = _add_type_mates(rng, layout, o, p)
+  layout = _add_traps(rng, spec, layout, o, p, relations)
+  if level_lib.has_twins(spec.level):
+    asked = (relations, mirrored)
+    layout = _add_twins(rng, layout, (o, p), asked, queries)
+  return layout
+
+
+def _add_traps(
+  rng: np.random.Generator,
+  spec: world_lib.Spec,
+  layout: Layout,
+  o: Sequence[str],
+  p: Sequence[str],
+  relations: Sequence[str],
+) -> Layout:
+  """Adds the images that a level up to L4 needs beside the chains."""
+  k = spec.hops
   if spec.prompt == 'vague':
     if level_lib.has_dead_ends(spec.level):
       layout = _add_vague_dead_ends(rng, layout, o, p)
@@ -337,6 +392,34 @@ def _add_vague_dead_ends(
   )
 
 
+def _add_twins(
+  rng: np.random.Generator,
+  layout: Layout,
+  chains: tuple[Sequence[str], Sequence[str]],
+  relations: tuple[Sequence[str], Sequence[str]],
+  queries: tuple[str, str],
+) -> Layout:
+  """Adds for each chain an image of a look-alike of what links.
+
+  It is as a hop asks, in relation and colour, but for the object itself. The
+  chains' look-alikes stand at different hops, since the two may share their
+  start.
+  """
+  hops = 1 + rng.permutation(len(relations[0]))[:2]
+  shots, twins = dict(layout.shots), []
+  same_colour = list(layout.same_colour)
+  for side, chain, asked, query, h in zip(
+    'ab', chains, relations, queries, hops, strict=True
+  ):
+    original, twin, partner = chain[h - 1], f't{side}', f'u{side}'
+    shots[twin] = Shot(twin, asked[h - 1], partner)
+    twins.append((twin, original, f'{side}{h - 1}' if h > 1 else query))
+    same_colour += [(original, twin), (chain[h], partner)]
+  return dataclasses.replace(
+    layout, shots=shots, same_colour=tuple(same_colour), twins=tuple(twins)
+  )
+
+
 def _draw_colours(
   spec: world_lib.Spec, number: int, layout: Layout
 ) -> dict[str, str]:
@@ -365,3 +448,161 @@ def _find_leaders(
       for label, leader in leaders.items()
     }
   return leaders
+
+
+def _draw_printed(
+  spec: world_lib.Spec,
+  number: int,
+  layout: Layout,
+  pack: assets.AssetPack,
+  colours: Mapping[str, str],
+) -> dict[tuple[str, str], objects_lib.Object]:
+  """Draws an object for each image that a label is in; they share its print.
+
+  Objects of one label differ in type. One that is linked to has the label's
+  colour, as the hop asks; one that makes the link has a colour of its own,
+  which keeps to `other_colour` all the same.
+
+  Returns:
+    The object by slot and label.
+  """
+  prints = _draw_prints(spec, number, layout)
+  originals = {twin: (slot, label) for twin, label, slot in layout.twins}
+  copies = {second: first for first, second in layout.same_type}
+  seen_in = _find_first_slots(layout)
+  objects: dict[tuple[str, str], objects_lib.Object] = {}
+  worn = {label: {colour} for label, colour in colours.items()}
+  places = [
+    (slot, label)
+    for slot, shot in layout.shots.items()
+    for label in shot.order()
+  ]
+  # What copies a type or a look comes after that from which it copies; of a
+  # label's own objects the first that one meets comes first.
+  for slot, label in sorted(
+    places,
+    key=lambda place: (
+      place[1] in originals,
+      place[1] in copies,
+      seen_in[place[1]] != place[0],
+    ),
+  ):
+    colour = colours[label]
+    shot = layout.shots[slot]
+    if shot.other is not None and shot.subject == label:
+      colour = _draw_worn(spec, number, layout, slot, label, worn)
+    if label in originals:
+      look = objects[originals[label]]
+    else:
+      look = None
+    first = copies.get(label) if seen_in[label] == slot else None
+    objects[slot, label] = _draw_one(
+      spec,
+      number,
+      f'{slot}.{label}',
+      pack,
+      colour=colour,
+      type_=objects[seen_in[first], first].type if first else None,
+      avoid={o.type for (_, owner), o in objects.items() if owner == label},
+      twin_of=look,
+      printed=prints[label],
+    )
+  return objects
+
+
+def _find_first_slots(layout: Layout) -> dict[str, str]:
+  """Returns where each label is met first: alone, or as what is linked to."""
+  slots: dict[str, str] = {}
+  for slot, shot in layout.shots.items():
+    slots.setdefault(shot.other or shot.subject, slot)
+  for slot, shot in layout.shots.items():
+    slots.setdefault(shot.subject, slot)
+  return slots
+
+
+def _draw_prints(
+  spec: world_lib.Spec, number: int, layout: Layout
+) -> dict[str, str]:
+  """Draws a logo or word for each label, in no other family of the world."""
+  pool = prints_lib.list_prints(spec.level, spec.prints)
+  order = make_rng(spec, 'all', 'prints').permutation(len(pool))
+  start = number * level_lib.count_prints(spec.hops)
+  return {
+    label: pool[order[start + i]] for i, label in enumerate(layout.labels())
+  }
+
+
+def _draw_worn(
+  spec: world_lib.Spec,
+  number: int,
+  layout: Layout,
+  slot: str,
+  label: str,
+  worn: dict[str, set[str]],
+) -> str:
+  """Draws the colour of an object that makes a link, and notes it in `worn`.
+
+  Args:
+    spec: of the world.
+    number: of the family.
+    layout: whose `other_colour` holds for all objects of two labels.
+    slot: the image.
+    label: of the object.
+    worn: the colours of each label's objects so far.
+  """
+  forbidden = set().union(
+    *(worn[b] for a, b in layout.other_colour if a == label),
+    *(worn[a] for a, b in layout.other_colour if b == label),
+  )
+  free = [name for name in objects_lib.COLOURS if name not in forbidden]
+  rng = make_rng(spec, number, f'worn/{slot}.{label}')
+  colour = free[rng.integers(len(free))]
+  worn[label].add(colour)
+  return colour
+
+
+def _draw_one(
+  spec: world_lib.Spec,
+  number: int,
+  purpose: str,
+  pack: assets.AssetPack,
+  *,
+  colour: str,
+  type_: str | None,
+  avoid: Collection[str],
+  twin_of: objects_lib.Object | None,
+  printed: str,
+) -> objects_lib.Object:
+  """Draws one object with a print, again until there is room for it.
+
+  Args:
+    spec: of the world.
+    number: of the family.
+    purpose: names the object's generator.
+    pack: makes it.
+    colour: of its body.
+    type_: what it must be; None draws it from those with room for a print.
+    avoid: types that it must not have.
+    twin_of: what it must look like instead.
+    printed: its logo or text.
+  """
+  kind = level_lib.find_print(spec.level)
+  uid = f'{spec.key}/f{number}/{purpose}'
+  types = [name for name in pack.printable_types if name not in avoid]
+  tried: list[str] = []
+  for attempt in range(MAX_OBJECT_DRAWS):
+    rng = make_rng(spec, number, f'object/{purpose}/{attempt}')
+    if twin_of is not None:
+      obj = pack.sample_twin(rng, twin_of, uid=uid, avoid=tried)
+      tried.append(obj.change)
+    else:
+      drawn = types[rng.integers(len(types))]
+      obj = pack.sample_object(rng, uid=uid, type=type_ or drawn, colour=colour)
+    font = texts.FONTS[rng.integers(len(texts.FONTS))]
+    if kind == 'logo':
+      obj = dataclasses.replace(obj, logo=printed)
+    else:
+      obj = dataclasses.replace(obj, text=printed, font=font)
+    if geometry.load_geometry(obj).print_area is not None:
+      return obj
+  raise RuntimeError(f'no room for a print on {uid}')

@@ -1,11 +1,12 @@
 """Derives from a mesh what placing and painting an object needs to know."""
 
-from dataclasses import dataclass
+import dataclasses
 import functools
 
 import numpy as np
 
 from vhop_jax.errors import DataError
+from vhop_jax.worlds import prints
 from vhop_jax.worlds.assets import AssetPack, Mesh, Part
 from vhop_jax.worlds.assets.procedural import PROCEDURAL
 from vhop_jax.worlds.objects import Object
@@ -41,7 +42,7 @@ _DIRECTIONS = _make_directions(_NUM_DIRECTIONS)
 _VIEWS = _make_views(count=8, pitch=0.4)
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Geometry:
   """A mesh in the form in which the renderer and the placement use it.
 
@@ -58,6 +59,8 @@ class Geometry:
       what one sees of the body; if negative, below which.
     base_radius: how far the part that touches the ground reaches out.
     closed: whether no back face can be seen, so that they need not be drawn.
+    print_area: where the object's logo or text goes; None if it has none, or no
+      room for it.
   """
 
   positions: np.ndarray
@@ -70,6 +73,7 @@ class Geometry:
   two_tone_y: float
   base_radius: float
   closed: bool
+  print_area: prints.PrintArea | None = None
 
 
 def _compute_two_tone_y(y: np.ndarray, seen: np.ndarray) -> float:
@@ -153,4 +157,9 @@ def load_geometry(obj: Object) -> Geometry:
       f'object {obj.uid} is of the asset pack {obj.pack!r}, which is not'
       f' installed; there are: {", ".join(PACKS)}'
     )
-  return make_geometry(PACKS[obj.pack].mesh(obj))
+  mesh = PACKS[obj.pack].mesh(obj)
+  geometry = make_geometry(mesh)
+  if not prints.has_print(obj):
+    return geometry
+  area = prints.find_print_area(mesh, text=bool(obj.text))
+  return dataclasses.replace(geometry, print_area=area)

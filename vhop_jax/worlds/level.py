@@ -6,7 +6,7 @@ This is the one place that knows which constraint starts at which level.
 
 from vhop_jax import errors
 
-LEVELS = (1, 2, 3, 4)
+LEVELS = (1, 2, 3, 4, 5, 6, 7)
 PROMPTS = ('precise', 'vague')
 
 # A dead end needs a hop after it, and no wording counts beyond five.
@@ -16,6 +16,12 @@ MAX_HOPS = 5
 RELATION_LEVEL = 2  # From here on a hop asks for the spatial relation.
 COLOUR_LEVEL = 3  # From here on a hop asks for the other object's colour.
 DEAD_END_LEVEL = 4  # From here on a family has scenes that lead nowhere.
+TWIN_LEVEL = 5  # From here on a family has look-alikes of what links.
+LOGO_LEVEL = 6  # Two objects are linked by one logo,
+TEXT_LEVEL = 7  # or by one printed text, and no longer by being the same.
+
+# The least width in pixels at which a logo is told from others, a text read.
+MIN_RESOLUTIONS = {'logo': 96, 'text': 224}
 
 MIRROR = {'leftof': 'rightof', 'rightof': 'leftof'}
 RELATIONS = tuple(MIRROR)
@@ -47,6 +53,27 @@ def asks_colour(level: int, prompt: str) -> bool:
 def has_dead_ends(level: int) -> bool:
   """Returns whether a family has scenes without any continuation."""
   return level >= DEAD_END_LEVEL
+
+
+def has_twins(level: int) -> bool:
+  """Returns whether a family has look-alikes of its linking objects."""
+  return level >= TWIN_LEVEL
+
+
+def find_print(level: int) -> str:
+  """Returns what links two images: 'logo', 'text', or '' for an object."""
+  if level >= TEXT_LEVEL:
+    return 'text'
+  return 'logo' if level >= LOGO_LEVEL else ''
+
+
+def count_prints(hops: int) -> int:
+  """Returns how many different prints a family of L6 or L7 needs at most.
+
+  The start, what the hops of both chains lead to, two dead ends, two
+  look-alikes and what stands beside these.
+  """
+  return 1 + 2 * hops + 6
 
 
 def shares_start(level: int, prompt: str) -> bool:

@@ -38,6 +38,9 @@ GEOMETRY_PARAMETERS = 4
 SHAPE_PARAMETERS = PATTERN_PARAMETERS + GEOMETRY_PARAMETERS
 
 
+_OPTIONAL = ('logo', 'text', 'font', 'change')
+
+
 @dataclasses.dataclass(frozen=True)
 class Object:
   """Holds everything that fixes the looks of one physical object.
@@ -51,6 +54,11 @@ class Object:
     shape: `SHAPE_PARAMETERS` numbers in [0, 1]: pattern frequency, pattern
       phase, then the type's own proportions.
     pack: Name of the asset pack that can make the object's mesh.
+    logo: Name of the logo printed on it, or ''.
+    text: What is printed on it instead, or ''.
+    font: Font of the text, or ''.
+    change: Of a look-alike: in what it differs from the object that it is
+      taken for, a proportion's name or 'trim'; else ''.
   """
 
   uid: str
@@ -60,11 +68,22 @@ class Object:
   pattern: str
   shape: tuple[float, ...]
   pack: str = 'procedural'
+  logo: str = ''
+  text: str = ''
+  font: str = ''
+  change: str = ''
 
   def to_json(self) -> dict[str, Any]:
-    """Returns the object as a JSON-compatible dict, in field order."""
+    """Returns the object as a JSON-compatible dict, in field order.
+
+    What most objects have not is left out, so that the worlds without it are
+    the same to the byte as before it was added.
+    """
     values = dataclasses.asdict(self)
     values['shape'] = list(self.shape)
+    for name in _OPTIONAL:
+      if not values[name]:
+        del values[name]
     return values
 
   @classmethod

@@ -15,6 +15,7 @@ import moderngl
 import numpy as np
 
 from vhop_jax.errors import DataError
+from vhop_jax.worlds import prints
 from vhop_jax.worlds.background import Surface
 from vhop_jax.worlds.geometry import Geometry, load_geometry
 from vhop_jax.worlds.objects import COLOURS, PATTERNS
@@ -25,8 +26,8 @@ _SAMPLES = 4
 _SHADOW_MAP_PX = 192
 _NEAR, _FAR = 0.1, 500.0
 _SCENE_BINDING, _THING_BINDING = 0, 1
-_SHADOW_UNIT, _TEXTURES_UNIT = 0, 1
-_SCENE_ROWS, _THING_ROWS = 19, 8  # Each of four floats.
+_SHADOW_UNIT, _TEXTURES_UNIT, _PRINT_UNIT = 0, 1, 2
+_SCENE_ROWS, _THING_ROWS = 19, 10  # Each of four floats.
 # By name: the shader files and what is defined in them.
 _PROGRAMS = {
   'object': ('object', ()),
@@ -36,6 +37,9 @@ _PROGRAMS = {
 }
 _BUFFER_BYTES = 1 << 18  # Holds a usual mesh; larger ones get larger buffers.
 _CONTACT_DARKNESS = 0.45
+_PRINT_DEPTH = (
+  0.03  # What lies deeper under a print than this shows its own paint.
+)
 _REACH = 0.5 * math.sqrt(3)
 _NO_EGL = (
   'cannot draw: OpenGL over EGL does not start ({reason}); install the Debian'
@@ -134,6 +138,16 @@ def _make_scene_block(scene: Scene, aspect: float) -> bytes:
   return np.array(rows, np.float32).tobytes()
 
 
+def _make_print(area: prints.PrintArea | None) -> list[list[float]]:
+  """Packs where a print lies: its frame and its side."""
+  if area is None:
+    return [[0.0] * 4] * 2
+  return [
+    [area.u, area.v, area.half_width, area.half_height],
+    [math.cos(area.side), math.sin(area.side), area.depth - _PRINT_DEPTH, 0.0],
+  ]
+
+
 def _make_thing_block(placement: Placement, geometry: Geometry) -> bytes:
   """Packs the uniform block `Thing` of object.vert."""
   obj = placement.object
@@ -148,6 +162,7 @@ def _make_thing_block(placement: Placement, geometry: Geometry) -> bytes:
     [*_decode(COLOURS[obj.second_colour]), geometry.two_tone_y],
     [*geometry.body_low, obj.shape[0]],
     [*geometry.body_size, obj.shape[1]],
+    *_make_print(geometry.print_area),
   ]
   return np.array(rows, np.float32).tobytes()
 
@@ -170,6 +185,8 @@ class _Slot:
     self._owned: list[moderngl.Buffer | moderngl.VertexArray] = []
     self._capacity = (0, 0)
     self._drawn: Geometry | None = None
+    self._print = context.texture((prints.SIZE_PX,) * 2, 1)
+    self._print.anisotropy = 4.0
     self._thing = context.buffer(reserve=4 * 4 * _THING_ROWS)
     self._reserve(_BUFFER_BYTES, _BUFFER_BYTES)
 
@@ -209,11 +226,16 @@ class _Slot:
       self._indices.write(geometry.indices)
       self._drawn = geometry
     self._thing.write(_make_thing_block(placement, geometry))
+    obj = placement.object
+    if prints.has_print(obj):
+      self._print.write(prints.draw_print(obj.logo, obj.text, obj.font))
+      self._print.build_mipmaps()
 
   def draw(self, *, shadow: bool) -> None:
     """Draws what was loaded."""
     assert self._drawn is not None
     self._thing.bind_to_uniform_block(_THING_BINDING)
+    self._print.use(_PRINT_UNIT)
     array = self._shadow_array if shadow else self._array
     # Of a closed mesh no back face is seen; half the work is saved.
     if self._drawn.closed:
@@ -224,7 +246,7 @@ class _Slot:
 
   def release(self) -> None:
     """Gives the buffers back to the driver."""
-    for owned in (*reversed(self._owned), self._thing):
+    for owned in (*reversed(self._owned), self._thing, self._print):
       owned.release()
     self._owned = []
 
@@ -275,6 +297,8 @@ class Renderer:
         program['shadow_map'] = _SHADOW_UNIT
       if 'textures' in program:
         program['textures'] = _TEXTURES_UNIT
+      if 'print' in program:
+        program['print'] = _PRINT_UNIT
     self._backdrop = [
       context.vertex_array(programs[name], []) for name in ('ground', 'wall')
     ]

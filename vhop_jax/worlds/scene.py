@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from vhop_jax.worlds import prints
 from vhop_jax.worlds.background import (
   DIGITS,
   Background,
@@ -38,6 +39,8 @@ _SIZE = (0.5, 0.75)
 _EVENNESS = 0.5
 _NUM_CORRECTIONS = 8
 _MIN_DISTANCE = 1.2
+# How far a printed side is turned away from the viewer at most.
+_PRINT_TURN = 0.45
 
 Box = tuple[float, float, float, float]
 
@@ -284,6 +287,22 @@ def _solve_view(
   return dataclasses.replace(camera, eye=tuple(eye)), positions
 
 
+def _face_viewer(
+  turn: float, camera_yaw: float, area: prints.PrintArea | None
+) -> float:
+  """Turns a printed side to the viewer.
+
+  Args:
+    turn: drawn evenly from [0, 2 pi).
+    camera_yaw: of the camera.
+    area: where the print is; None leaves the turn as it was drawn.
+  """
+  if area is None:
+    return turn
+  away = _PRINT_TURN * (turn / math.pi - 1)
+  return (camera_yaw - area.side + away) % (2 * math.pi)
+
+
 def sample_scene(rng: np.random.Generator, objects: Sequence[Object]) -> Scene:
   """Samples a scene in which one or two objects stand side by side.
 
@@ -305,7 +324,10 @@ def sample_scene(rng: np.random.Generator, objects: Sequence[Object]) -> Scene:
     pitch=round(rng.uniform(0.14, 0.6), DIGITS),
     fov=round(rng.uniform(0.42, 0.85), DIGITS),
   )
-  turns = rng.uniform(0, 2 * np.pi, n)
+  turns = [
+    _face_viewer(turn, yaw, load_geometry(obj).print_area)
+    for turn, obj in zip(rng.uniform(0, 2 * np.pi, n), objects, strict=True)
+  ]
   scales = rng.uniform(0.9, 1.1, n)
   depths = rng.uniform(-0.25, 0.25, n)
   size, gap = rng.uniform(*_SIZE), rng.uniform(*_GAP)

@@ -11,6 +11,7 @@ import dataclasses
 import json
 import os
 import re
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,7 +20,14 @@ from vhop_jax.worlds import leaks
 from vhop_jax.worlds import objects as objects_lib
 from vhop_jax.worlds import world as world_lib
 
+if TYPE_CHECKING:
+  from vhop_jax.worlds import scene as scene_lib
+
 OPPOSITE = {'leftof': 'rightof', 'rightof': 'leftof'}
+# A print is at least so high in the picture, and turned away no more than this.
+MIN_LOGO_PX = 5.0
+MIN_TEXT_PX = 6.0
+MIN_FACING = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,11 +55,13 @@ class Step:
 
   Attributes:
     image: the image reached.
-    relation: where the carried object stands in it.
+    subject: what makes the link there.
+    relation: where the subject stands in it.
     other: the object that is carried from there on.
   """
 
   image: str
+  subject: objects_lib.Object
   relation: str
   other: objects_lib.Object
 
@@ -67,13 +77,21 @@ class Search:
     self.needs_relation = precise and world.spec.level >= 2
     self.needs_colour = precise and world.spec.level >= 3
     self._steps: dict[str, list[Step]] = collections.defaultdict(list)
+    self.families: dict[int, list[world_lib.ImageRecord]]
+    self.families = collections.defaultdict(list)
     for image in world.images:
+      self.families[image.family].append(image)
       for i, thing in enumerate(image.objects):
         if len(image.objects) == 2:
           relation = ('leftof', 'rightof')[i]
-          self._steps[thing.uid].append(
-            Step(image.id, relation, image.objects[1 - i])
+          self._steps[self.get_mark(thing)].append(
+            Step(image.id, thing, relation, image.objects[1 - i])
           )
+
+  def get_mark(self, thing: objects_lib.Object) -> str:
+    """Returns what links: the object itself, its logo (L6), its text (L7)."""
+    level = self.world.spec.level
+    return thing.text if level == 7 else thing.logo if level == 6 else thing.uid
 
   def get_start(self, query: world_lib.Query) -> objects_lib.Object:
     """Returns the object that a query starts with."""
@@ -82,7 +100,7 @@ class Search:
   def find_steps(
     self, query: world_lib.Query, carried: str, seen: Sequence[str]
   ) -> list[Step]:
-    """Returns all images with the carried object that are not seen yet."""
+    """Returns all images with the carried mark that are not seen yet."""
     return [
       step
       for step in self._steps[carried]
@@ -105,13 +123,15 @@ class Search:
     if len(seen) == len(query.hops):
       return [seen]
     if carried is None:
-      carried = self.get_start(query).uid
+      carried = self.get_mark(self.get_start(query))
     hop = query.hops[len(seen)]
     return [
       chain
       for step in self.find_steps(query, carried, seen)
       if self.is_valid(step, hop)
-      for chain in self.find_chains(query, step.other.uid, (*seen, step.image))
+      for chain in self.find_chains(
+        query, self.get_mark(step.other), (*seen, step.image)
+      )
     ]
 
   def follow(
@@ -120,7 +140,7 @@ class Search:
     """Yields per hop: what is asked, what is carried, the step, all others."""
     carried = self.get_start(query)
     for i, (hop, image) in enumerate(zip(query.hops, chain, strict=True)):
-      steps = self.find_steps(query, carried.uid, chain[:i])
+      steps = self.find_steps(query, self.get_mark(carried), chain[:i])
       [taken] = [step for step in steps if step.image == image]
       yield hop, carried, taken, [s for s in steps if s.image != image]
       carried = taken.other
@@ -163,6 +183,8 @@ def verify_world(
   if any(breach.rule in ('ids', 'view') for breach in breaches):
     return breaches  # Nothing can be searched in such a gallery.
   search = Search(world)
+  if world.spec.level >= 6:
+    breaches += _check_marks(search)
   breaches += _check_query_ids(world)
   for query in world.queries:
     breaches += _check_query(search, query)
@@ -257,13 +279,82 @@ def _check_images(world: world_lib.World) -> Iterator[Breach]:
         yield Breach(
           'objects', image.id, f'{thing.uid} looks just like another object'
         )
+    for thing in image.objects:
+      yield from _check_print(world.spec.level, image.id, thing)
     text = world_lib.dump_json(image.scene)
     if scenes.setdefault(text, image.id) != image.id:
       yield Breach('same-scene', image.id, f'is that of {scenes[text]}')
-    yield from _check_order(image)
+    yield from _check_order(image, world.spec.resolution)
 
 
-def _check_order(image: world_lib.ImageRecord) -> Iterator[Breach]:
+def _check_print(
+  level: int, where: str, thing: objects_lib.Object
+) -> Iterator[Breach]:
+  """Checks that an object bears what its level links by, and no more."""
+  wanted = {6: (True, False), 7: (False, True)}.get(level, (False, False))
+  if (bool(thing.logo), bool(thing.text)) != wanted:
+    yield Breach(
+      'print',
+      where,
+      f'{thing.uid} bears {thing.logo or thing.text or "nothing"}',
+    )
+
+
+def _check_marks(search: Search) -> Iterator[Breach]:
+  """Checks that prints link different objects, of one family."""
+  owners: dict[str, int] = {}
+  places: dict[str, str] = {}
+  types: dict[tuple[str, str], str] = {}
+  for image in search.world.images:
+    for thing in image.objects:
+      mark = search.get_mark(thing)
+      if owners.setdefault(mark, image.family) != image.family:
+        yield Breach('families', image.id, f'{mark} is in two families')
+      if places.setdefault(thing.uid, image.id) != image.id:
+        yield Breach('print', image.id, f'{thing.uid} is in two images')
+      if types.setdefault((mark, thing.type), thing.uid) != thing.uid:
+        yield Breach('print', image.id, f'{mark} is on two of {thing.type}')
+
+
+def _check_prints_seen(
+  where: str, scene: 'scene_lib.Scene', resolution: int
+) -> Iterator[Breach]:
+  """Checks that each print faces the viewer and is large enough."""
+  from vhop_jax.worlds import geometry  # Loads mesh code.
+  from vhop_jax.worlds import scene as scene_lib
+
+  for placement in scene.placements:
+    thing = placement.object
+    area = geometry.load_geometry(thing).print_area
+    if area is None:
+      yield Breach('print', where, f'{thing.uid} has no room for a print')
+      continue
+    turn = placement.yaw + area.side - scene.camera.yaw
+    if np.cos(turn) < MIN_FACING:
+      yield Breach('print', where, f'that of {thing.uid} is turned away')
+    right = np.array([np.cos(area.side), 0.0, -np.sin(area.side)])
+    out = np.array([np.sin(area.side), 0.0, np.cos(area.side)])
+    corners = np.array(
+      [
+        area.u * right + (0, area.v + sign * area.half_height, 0)
+        for sign in (-1, 1)
+      ]
+    )
+    corners += area.depth * out
+    _, y0, _, y1 = scene_lib.compute_box(
+      scene.camera, scene_lib.place_points(placement, corners)
+    )
+    height_px = (y1 - y0) * resolution / scene_lib.ASPECT
+    least = MIN_TEXT_PX if thing.text else MIN_LOGO_PX
+    if height_px < least:
+      yield Breach(
+        'print', where, f'that of {thing.uid} is {height_px:.1f} px high'
+      )
+
+
+def _check_order(
+  image: world_lib.ImageRecord, resolution: int
+) -> Iterator[Breach]:
   """Checks that the scene shows the image's objects, left to right."""
   from vhop_jax.worlds import scene as scene_lib  # Loads mesh code.
 
@@ -273,6 +364,8 @@ def _check_order(image: world_lib.ImageRecord) -> Iterator[Breach]:
   except (KeyError, TypeError, ValueError, errors.VhopError) as error:
     yield Breach('order', image.id, f'has no readable scene ({error!r})')
     return
+  if any(thing.logo or thing.text for thing in image.objects):
+    yield from _check_prints_seen(image.id, scene, resolution)
   centres = [(box[0] + box[2]) / 2 for box in boxes]
   order = np.argsort(centres)
   shown = [scene.placements[i].object for i in order]
@@ -427,11 +520,35 @@ def _check_distractors(
     yield Breach('distractor-L3', query.id, 'no scene of the wrong colour')
   if level >= 4 and not any(
     search.is_valid(step, hop)
-    and not search.find_chains(query, step.other.uid, (*gold[:i], step.image))
+    and not search.find_chains(
+      query, search.get_mark(step.other), (*gold[:i], step.image)
+    )
     for i, (hop, _, _, others) in enumerate(hops[:-1])
     for step in others
   ):
     yield Breach('distractor-L4', query.id, 'no dead end')
+  if level >= 5 and not any(
+    _is_twin(carried, thing, search)
+    and search.is_valid(Step(image.id, thing, relation, other), hop)
+    for hop, carried, _, _ in hops
+    for image in search.families[query.family]
+    if len(image.objects) == 2
+    for thing, relation, other in (
+      (image.objects[0], 'leftof', image.objects[1]),
+      (image.objects[1], 'rightof', image.objects[0]),
+    )
+  ):
+    yield Breach('distractor-L5', query.id, 'no scene of a look-alike')
+
+
+def _is_twin(
+  thing: objects_lib.Object, other: objects_lib.Object, search: Search
+) -> bool:
+  """Returns whether another object may be taken for one, but for a change."""
+  if search.get_mark(thing) == search.get_mark(other) or not other.change:
+    return False
+  same = ('type', 'colour', 'pattern')
+  return all(getattr(thing, name) == getattr(other, name) for name in same)
 
 
 def _get_looks(thing: objects_lib.Object) -> str:

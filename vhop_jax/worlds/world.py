@@ -25,6 +25,7 @@ from vhop_jax import errors
 from vhop_jax.worlds import level as level_lib
 from vhop_jax.worlds import link_graph
 from vhop_jax.worlds import objects as objects_lib
+from vhop_jax.worlds import prints as prints_lib
 
 HEADER_FILE = 'world.json'
 FORMAT_VERSION = 1
@@ -37,7 +38,7 @@ class Spec:
   """Fixes a world: the same spec and seed give the same scenes, byte by byte.
 
   Attributes:
-    level: Difficulty, 1 to 4.
+    level: Difficulty, 1 to 7.
     families: How many start objects, each with two chains.
     seed: Seed of everything that is drawn.
     resolution: Image width in pixels.
@@ -47,6 +48,8 @@ class Spec:
     name: A label for people; it changes nothing that is drawn.
     with_chains: Whether the gold chains are stored; this too changes nothing
       that is drawn.
+    prints: Which logos (L6) or words (L7) may be printed: 'all', or 'train' or
+      'test' for two halves that share none.
   """
 
   level: int
@@ -58,6 +61,7 @@ class Spec:
   pack: str = 'procedural'
   name: str = ''
   with_chains: bool = True
+  prints: str = 'all'
 
   def __post_init__(self) -> None:
     """Refuses what cannot be built.
@@ -84,14 +88,45 @@ class Spec:
       raise errors.UsageError(
         f'resolution={self.resolution}: choose 24 to 2048 pixels'
       )
+    self._check_prints()
     if not self.name:
       object.__setattr__(self, 'name', self.key)
+
+  def _check_prints(self) -> None:
+    """Refuses prints that do not exist or are too few."""
+    if self.prints not in prints_lib.PRINT_SETS:
+      raise errors.UsageError(
+        f'prints={self.prints!r}: choose {", ".join(prints_lib.PRINT_SETS)}'
+      )
+    if not level_lib.find_print(self.level):
+      if self.prints != 'all':
+        raise errors.UsageError(
+          f'prints={self.prints!r}: nothing is printed below'
+          f' L{level_lib.LOGO_LEVEL}; leave it out'
+        )
+      return
+    least = level_lib.MIN_RESOLUTIONS[level_lib.find_print(self.level)]
+    if self.resolution < least:
+      raise errors.UsageError(
+        f'resolution={self.resolution}: L{self.level} needs {least} pixels or'
+        ' more, or nobody could read what is printed'
+      )
+    count = len(prints_lib.list_prints(self.level, self.prints))
+    most = count // level_lib.count_prints(self.hops)
+    if self.families > most:
+      raise errors.UsageError(
+        f'families={self.families}: there are {count} different prints, enough'
+        f' for {most} families of {self.hops} hops; build several worlds'
+      )
 
   @property
   def key(self) -> str:
     """Names all that decides what is drawn; family count and size do not."""
+    # What is as usual is not named: older worlds keep their keys.
+    options = '' if self.prints == 'all' else f'-prints={self.prints}'
     return (
-      f'L{self.level}-{self.prompt}-{self.hops}hop-{self.pack}-seed{self.seed}'
+      f'L{self.level}-{self.prompt}-{self.hops}hop-{self.pack}{options}'
+      f'-seed{self.seed}'
     )
 
   def to_json(self) -> dict[str, Any]:
@@ -231,7 +266,7 @@ class World:
 
   def link_graph(self) -> link_graph.LinkGraph:
     """Returns which image may follow which."""
-    return link_graph.LinkGraph(self.images)
+    return link_graph.LinkGraph(self.images, self.spec.level)
 
 
 def dump_json(values: Any) -> str:

@@ -188,3 +188,49 @@ def test_unknown_wishes_are_refused(wanted, message):
 def test_mesh_of_unknown_type_is_refused():
   with pytest.raises(UsageError, match="object 0 .* 'unicorn'"):
     PROCEDURAL.mesh(make_object('unicorn'))
+
+
+@pytest.mark.parametrize('type_name', TYPES)
+def test_look_alike_differs_in_the_one_thing_it_names(type_name):
+  thing = make_object(type_name, (0.3,) * SHAPE_PARAMETERS)
+  changes = set()
+  for seed in range(6):
+    twin = PROCEDURAL.sample_twin(
+      np.random.default_rng(seed), thing, uid='twin'
+    )
+    changes.add(twin.change)
+    shape = [a != b for a, b in zip(thing.shape, twin.shape, strict=True)]
+    if twin.change == 'trim':
+      assert not any(shape)
+      assert twin.second_colour not in (thing.second_colour, thing.colour)
+    else:
+      assert sum(shape) == 1
+      assert twin.second_colour == thing.second_colour
+    again = dataclasses.replace(
+      twin,
+      uid=thing.uid,
+      shape=thing.shape,
+      second_colour=thing.second_colour,
+      change='',
+    )
+    assert again == thing
+  avoided = PROCEDURAL.sample_twin(
+    np.random.default_rng(0), thing, uid='twin', avoid=changes
+  )
+  assert avoided.change not in changes or len(changes) == 5
+
+
+def test_look_alikes_of_most_types_may_differ_in_shape():
+  thing = {name: make_object(name, (0.1,) * SHAPE_PARAMETERS) for name in TYPES}
+  seen = [
+    name
+    for name in TYPES
+    if any(
+      PROCEDURAL.sample_twin(
+        np.random.default_rng(seed), thing[name], uid='t'
+      ).change
+      != 'trim'
+      for seed in range(4)
+    )
+  ]
+  assert len(seen) > 0.5 * len(TYPES)

@@ -1,5 +1,6 @@
 """Defines what an asset pack is: a source of objects and of their meshes."""
 
+from collections.abc import Collection
 import dataclasses
 import enum
 from typing import Protocol
@@ -45,6 +46,8 @@ class AssetPack(Protocol):
 
   name: str
   types: tuple[str, ...]
+  # Types on which a logo or a text can be printed.
+  printable_types: tuple[str, ...]
 
   def sample_object(
     self,
@@ -55,6 +58,20 @@ class AssetPack(Protocol):
     colour: str | None = None,
   ) -> Object:
     """Draws an object; a type or colour that is given is kept."""
+    ...
+
+  def sample_twin(
+    self,
+    rng: np.random.Generator,
+    obj: Object,
+    *,
+    uid: str,
+    avoid: Collection[str] = (),
+  ) -> Object:
+    """Draws a look-alike: type, colour and pattern are the object's.
+
+    Its `change` names the one thing in which it differs, none of `avoid`.
+    """
     ...
 
   def mesh(self, obj: Object) -> Mesh:

@@ -6,6 +6,8 @@ layout(std140) uniform Thing {
                    // it, or below which if negative
   vec4 body_low;   // w: frequency of the pattern
   vec4 body_size;  // w: phase of the pattern
+  vec4 print_frame;  // centre right and up, half width (0: none) and height
+  vec4 print_side;   // cos and sin of its turn, how far out it lies
 };
 in vec3 world;
 in vec3 normal;
@@ -13,6 +15,7 @@ in vec3 local;
 in vec3 local_normal;
 flat in float part;
 out vec4 pixel;
+uniform sampler2D print;
 
 // 1 where |x| < half_width, with an edge as soft as a pixel.
 float band(float x, float half_width, float pixel_width) {
@@ -56,6 +59,20 @@ float compute_pattern() {
   return 0.0;
 }
 
+const vec3 LABEL = vec3(0.86), INK = vec3(0.012);
+
+// Lays the label over the body's paint, on the side that has it.
+vec3 add_print(vec3 paint) {
+  vec2 side = print_side.xy;
+  if (dot(local_normal.xz, side.yx) < 0.3 * length(local_normal)) return paint;
+  if (dot(local.xz, side.yx) < print_side.z) return paint;
+  vec2 place = vec2(dot(local.xz, side * vec2(1.0, -1.0)), local.y);
+  vec2 uv = (place - print_frame.xy) / print_frame.zw;
+  vec2 inside = clamp((1.0 - abs(uv)) / max(fwidth(uv), 1e-4) + 0.5, 0.0, 1.0);
+  float ink = texture(print, 0.5 + 0.5 * uv).r;
+  return mix(paint, mix(LABEL, INK, ink), inside.x * inside.y);
+}
+
 void main() {
   vec3 to_eye = normalize(eye.xyz - world);
   vec3 n = normalize(normal);
@@ -68,6 +85,7 @@ void main() {
   float mirror = 0.0;
   if (part < 0.5) {
     albedo = mix(first.rgb, second.rgb, compute_pattern());
+    if (print_frame.z > 0.0) albedo = add_print(albedo);
   } else if (part > 4.5) {
     albedo = vec3(0.45, 0.46, 0.48);
     gloss = 0.7;

@@ -5,6 +5,8 @@ layout(std140) uniform Thing {
                    // it, or below which if negative
   vec4 body_low;   // w: frequency of the pattern
   vec4 body_size;  // w: phase of the pattern
+  vec4 print_frame;  // centre right and up, half width (0: none) and height
+  vec4 print_side;   // cos and sin of its turn, how far out it lies
 };
 in vec3 in_position;
 in vec3 in_normal;

@@ -4,6 +4,8 @@ layout(std140) uniform Thing {
   vec4 second;
   vec4 body_low;
   vec4 body_size;
+  vec4 print_frame;
+  vec4 print_side;
 };
 in vec3 in_position;
 
