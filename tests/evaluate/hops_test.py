@@ -42,7 +42,7 @@ def test_a_model_that_knows_all_is_stopped_by_dead_ends_alone(
           world.spec,
           query.hops[hop],
           world.images[h.source].id,
-          world.images[h.source].objects[place].uid,
+          world.images[h.source].objects[place],
         )
         targets = {world.index(link.target_id) for link in links}
         expected.append(len(targets - set(h.excluded)))
