@@ -25,6 +25,7 @@ from vhop_jax import errors
 from vhop_jax.worlds import level as level_lib
 from vhop_jax.worlds import link_graph
 from vhop_jax.worlds import objects as objects_lib
+from vhop_jax.worlds import prompt as prompt_lib
 
 HEADER_FILE = 'world.json'
 FORMAT_VERSION = 1
@@ -47,6 +48,7 @@ class Spec:
     name: A label for people; it changes nothing that is drawn.
     with_chains: Whether the gold chains are stored; this too changes nothing
       that is drawn.
+    wording: 'standard' or 'rephrased': sentences that no model is trained on.
   """
 
   level: int
@@ -58,6 +60,7 @@ class Spec:
   pack: str = 'procedural'
   name: str = ''
   with_chains: bool = True
+  wording: str = 'standard'
 
   def __post_init__(self) -> None:
     """Refuses what cannot be built.
@@ -80,6 +83,7 @@ class Spec:
       raise errors.UsageError(
         f'prompt={self.prompt!r}: choose {" or ".join(level_lib.PROMPTS)}'
       )
+    errors.check_choice('wording', self.wording, tuple(prompt_lib.WORDINGS))
     if not 24 <= self.resolution <= 2048:
       raise errors.UsageError(
         f'resolution={self.resolution}: choose 24 to 2048 pixels'
@@ -89,10 +93,17 @@ class Spec:
 
   @property
   def key(self) -> str:
-    """Names all that decides what is drawn; family count and size do not."""
-    return (
+    """Names all that decides what is drawn; family count and size do not.
+
+    What was added later is named only where it is not at its default, so that
+    worlds of before are drawn as they were.
+    """
+    key = (
       f'L{self.level}-{self.prompt}-{self.hops}hop-{self.pack}-seed{self.seed}'
     )
+    if self.wording != 'standard':
+      key += f'-{self.wording}'
+    return key
 
   def to_json(self) -> dict[str, Any]:
     """Returns the spec as a JSON-compatible dict."""
@@ -102,7 +113,7 @@ class Spec:
   def from_json(cls, values: Mapping[str, Any]) -> 'Spec':
     """Makes a spec from what `to_json` returned.
 
-    Worlds of before `with_chains` was added all have chains.
+    A field that was added after a world was built has its default.
     """
     return cls(**values)
 
