@@ -9,8 +9,7 @@ import pytest
 
 from vhop_jax.worlds import level as level_lib
 from vhop_jax.worlds import objects as objects_lib
-from vhop_jax.worlds import prompt
-from vhop_jax.worlds import verify
+from vhop_jax.worlds import prompt, verify
 from vhop_jax.worlds import world as world_lib
 
 HOPS = (
