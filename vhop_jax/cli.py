@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import tyro
 
 from vhop_jax import errors
+from vhop_jax.worlds import disjoint as disjoint_lib
 from vhop_jax.worlds import splits
 from vhop_jax.worlds import verify as verify_lib
 from vhop_jax.worlds import world as world_lib
@@ -125,13 +126,20 @@ def verify(folder: Folder) -> None:
 
 
 def disjoint(folders: Folders) -> None:
-  """Checks that worlds share no object and no scene.
+  """Checks that no two worlds share an object, a scene or a background.
+
+  Nor may a world of rephrased wording share a clause of its instructions with
+  one of standard wording; standard worlds do share theirs, which is counted.
 
   Args:
     folders: two worlds or more.
   """
-  _report(verify_lib.verify_disjoint(folders), 'the worlds break')
-  print(f'{len(folders)} worlds share no object and no scene')
+  comparison = disjoint_lib.compare_worlds(folders)
+  _report(comparison.breaches, 'the worlds break')
+  print(
+    f'{len(folders)} worlds share no object, no scene, no background and no'
+    f' wording that was to be new ({comparison.describe()})'
+  )
 
 
 def view(

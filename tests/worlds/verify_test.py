@@ -9,7 +9,6 @@ import dataclasses
 import numpy as np
 import pytest
 
-from vhop_jax import errors
 from vhop_jax.worlds import objects as objects_lib
 from vhop_jax.worlds import verify
 from vhop_jax.worlds import world as world_lib
@@ -325,8 +324,3 @@ def test_refused_queries_are_those_that_break_a_rule():
   refused = verify.find_refused_queries(make_world(without('dead end')))
   assert list(refused) == ['0_leftof']
   assert refused['0_leftof'].rule == 'distractor-L4'
-
-
-def test_comparing_needs_two_worlds(folder):
-  with pytest.raises(errors.UsageError, match='two worlds'):
-    verify.verify_disjoint([folder])
