@@ -33,10 +33,12 @@ TEST_SETS = (
   ('2 hops', 'hop2_test_w*'),
   ('4 hops', 'hop4_test_w*'),
   ('5 hops', 'hop5_test_w*'),
+  ('rephrased L4', 'rephrased_test_w*'),
   ('vague L4', 'vague_test_w*'),
   ('vague L1', 'vague_l1_test_w*'),
   ('vague L2', 'vague_l2_test_w*'),
   ('vague L3', 'vague_l3_test_w*'),
+  ('vague, rephrased L4', 'vague_rephrased_test_w*'),
   ('vague, 2 hops', 'vague_hop2_test_w*'),
   ('vague, 4 hops', 'vague_hop4_test_w*'),
 )

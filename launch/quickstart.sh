@@ -9,9 +9,9 @@ run=${1:-runs/quickstart}
 worlds=$run/worlds
 
 echo "1/3 building the worlds in $worlds"
-vhop worlds build-splits --out="$worlds"
+vhop worlds build --split=main --out="$worlds"
 
-echo '2/3 checking that no training world shares an object with the others'
+echo '2/3 checking that no two worlds share an object, scene or background'
 vhop worlds disjoint "$worlds"/{sft,il,rl}_* "$worlds/dev" "$worlds"/test_*
 
 echo "3/3 training the router in $run and measuring it on three other worlds"

@@ -51,11 +51,26 @@ def test_world_without_chains_is_verified_and_shown(capsys, tmp_path):
   assert run(capsys, 'worlds', 'view', str(folder))[0] == 0
 
 
+@pytest.fixture
+def built(monkeypatch):
+  """Returns what would have been built: name, folder, whether replaced."""
+  calls = []
+
+  def build_world(spec, out, *, overwrite, pool):
+    calls.append((spec.name, out, overwrite))
+    return builder.BuildResult(out, False, 455, 98, 2, 0.0)
+
+  monkeypatch.setattr(builder, 'build_world', build_world)
+  return calls
+
+
 @pytest.mark.parametrize(
-  ('arguments', 'names'),
+  ('split', 'names'),
   [
+    ('paper_sft', ['paper_sft']),
+    ('hop5_dev, vague_dev dev', ['hop5_dev', 'vague_dev', 'dev']),
     (
-      [],
+      'main',
       [
         *(f'sft_{i:03d}' for i in range(10)),
         *(f'il_{i:03d}' for i in range(6)),
@@ -66,37 +81,34 @@ def test_world_without_chains_is_verified_and_shown(capsys, tmp_path):
         'test_w3',
       ],
     ),
-    (['--names=paper_sft'], ['paper_sft']),
-    (
-      ['--names', 'hop5_dev', 'vague_dev,dev'],
-      ['hop5_dev', 'vague_dev', 'dev'],
-    ),
   ],
 )
-def test_splits_are_built_by_name(
-  capsys, monkeypatch, tmp_path, arguments, names
-):
-  built = []
-
-  def build_world(spec, out, *, pool):
-    built.append((spec.name, out))
-    return builder.BuildResult(out, False, 0, 0, 0, 0.0)
-
-  monkeypatch.setattr(builder, 'build_world', build_world)
-  code, _, _ = run(
-    capsys,
-    'worlds',
-    'build-splits',
-    f'--out={tmp_path}',
-    '--workers=0',
-    *arguments,
-  )
+def test_splits_are_built_by_name(capsys, built, tmp_path, split, names):
+  flags = (f'--split={split}', f'--out={tmp_path}', '--workers=0')
+  code, out, _ = run(capsys, 'worlds', 'build', *flags, '--overwrite')
   assert code == 0
-  assert built == [(name, tmp_path / name) for name in names]
+  assert sorted(built) == sorted(
+    (name, tmp_path / name, True) for name in names
+  )
+  # A line each while they are built, then the table.
+  assert out.count('(2 dropped by the verifier)') == len(names)
+  table = out[out.index('\nworld  ') :]
+  assert [line.split()[0] for line in table.split('\n')[3:-2]] == [
+    name for name, *_ in built
+  ]
 
 
-def test_help_on_splits_names_the_variants(capsys):
-  code, out, _ = run(capsys, 'worlds', 'build-splits', '--help')
+def test_world_of_flags_lies_in_the_folder_itself(capsys, built, tmp_path):
+  flags = ('--level=L2', '--wording=rephrased', '--workers=0')
+  code, out, _ = run(capsys, 'worlds', 'build', *flags, f'--out={tmp_path}')
+  assert code == 0
+  name = 'L2-precise-3hop-procedural-seed0-rephrased'
+  assert built == [(name, tmp_path, False)]
+  assert 'paper' not in out
+
+
+def test_help_on_building_names_the_variants(capsys):
+  code, out, _ = run(capsys, 'worlds', 'build', '--help')
   assert code == 0
   for word in ('sft_000..009', 'paper_sft', 'vague_hop2_', 'l1_', 'hop5_'):
     assert word in out
@@ -125,7 +137,9 @@ def test_worlds_that_share_objects_fail(capsys, folder):
     (['worlds', 'build', '--level=L9', '--out=x'], 2, 'L1, L2, L3, L4'),
     (['worlds', 'build', '--families=0', '--out=x'], 2, 'families=0'),
     (['worlds', 'build', '--families=two', '--out=x'], 2, '--families'),
-    (['worlds', 'build-splits', '--names=tset', '--out=x'], 2, 'sft_000..009'),
+    (['worlds', 'build', '--wording=rude', '--out=x'], 2, 'rephrased'),
+    (['worlds', 'build', '--split=tset', '--out=x'], 2, 'sft_000..009'),
+    (['worlds', 'build', '--split=dev', '--hops=2', '--out=x'], 2, '--hops'),
     (['worlds', 'build', '--prompt=rude', '--out=x'], 2, 'precise or vague'),
     (['worlds', 'build', '--familes=2', '--out=x'], 2, '--familes'),
     (['worlds', 'build'], 2, '--out'),

@@ -109,7 +109,7 @@ def test_experiment_trains_measures_and_skips_what_is_done(
   ('changes', 'code', 'words'),
   [
     ({'stages': "('sft', 'dpo')"}, 2, "'dpo'"),
-    ({'test_sets': "(('L9', 'l9_test_w*'),)"}, 1, "--names='l9_test_w*'"),
+    ({'test_sets': "(('L9', 'l9_test_w*'),)"}, 1, "--split='l9_test_w*'"),
     ({'reuse': '/no', 'reuse_stages': "('sft',)"}, 1, '/no/sft/router'),
   ],
 )

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 import contextlib
 import functools
+import inspect
 import io
 import pathlib
 import sys
@@ -11,6 +12,7 @@ from typing import Annotated, Any
 import tyro
 
 from vhop_jax import errors
+from vhop_jax.worlds import disjoint as disjoint_lib
 from vhop_jax.worlds import splits
 from vhop_jax.worlds import verify as verify_lib
 from vhop_jax.worlds import world as world_lib
@@ -20,38 +22,48 @@ MAX_BREACHES_SHOWN = 50
 Folder = Annotated[pathlib.Path, tyro.conf.Positional]
 Folders = Annotated[tuple[pathlib.Path, ...], tyro.conf.Positional]
 # The list of names is the table's, so this help is no docstring.
-Names = Annotated[
-  tuple[str, ...],
+Split = Annotated[
+  str,
   tyro.conf.arg(
-    help='names or shell patterns of splits, with spaces or commas between'
-    f' them. There are {splits.describe_splits()}.'
+    help='names or shell patterns of worlds of the benchmark, with commas or'
+    ' spaces between them. A prefix says in what a world differs from level'
+    ' L4, three hops and precise prompts; worlds for reinforcement learning'
+    f' (rl_) have no gold chains. There are {splits.describe_splits()}. Groups'
+    f' of them: {", ".join(splits.GROUPS)}.'
   ),
 ]
 
 
 def build(
   out: pathlib.Path,
+  split: Split = '',
   level: str = 'L4',
   families: int = 50,
   seed: int = 0,
   resolution: int = 96,
   hops: int = 3,
   prompt: str = 'precise',
+  wording: str = 'standard',
   pack: str = 'procedural',
   with_chains: bool = True,
   workers: int | None = None,
   overwrite: bool = False,
 ) -> None:
-  """Builds a world of images and multi-hop queries.
+  """Builds worlds of images and multi-hop queries.
+
+  Either one world, as the flags say, or those of the benchmark that `--split`
+  names. Worlds that are there already are left as they are.
 
   Args:
-    out: folder of the world.
+    out: folder of the world; with --split the folder of the worlds' folders.
+    split: names of worlds of the benchmark, and groups of them.
     level: difficulty, L1 to L4.
     families: start objects, each with two queries.
     seed: worlds of different seeds share no object.
     resolution: image width in pixels; the height is two thirds of it.
     hops: links from the query image to the answer, 2 to 5.
     prompt: precise (says relation and colour of each hop) or vague.
+    wording: standard, or rephrased for sentences that no model is trained on.
     pack: asset pack that the objects come from.
     with_chains: store the gold chains; without them a query has its answers
       alone, as reinforcement learning reads them.
@@ -65,57 +77,36 @@ def build(
     resolution=resolution,
     hops=hops,
     prompt=prompt,
+    wording=wording,
     pack=pack,
     with_chains=with_chains,
   )
+  specs = {out: spec}
+  if split:
+    _check_nothing_else(spec)
+    named = splits.choose_splits(split, resolution=resolution)
+    specs = {out / name: spec for name, spec in named.items()}
   # These load TFDS and the renderer, which the other commands do not need.
   from vhop_jax.worlds import builder, render_pool
 
+  results = []
   with render_pool.RenderPool(workers) as pool:
-    result = builder.build_world(spec, out, overwrite=overwrite, pool=pool)
-  if not result.built:
-    print(f'{out} holds this world already ({result.images} images): skipped')
-    return
-  print(
-    f'{out}: {result.images} images and {result.queries} queries'
-    f' ({result.dropped} dropped by the verifier) in {result.secs:.1f} s,'
-    f' {result.images / result.secs:.0f} images/s'
-  )
-
-
-def build_splits(
-  out: pathlib.Path,
-  names: Names = ('sft_*', 'il_*', 'rl_*', 'dev', 'test_*'),
-  resolution: int = 96,
-  workers: int | None = None,
-) -> None:
-  """Builds named worlds of the benchmark, each in its own folder.
-
-  A prefix says in what a world differs from level L4, three hops and precise
-  prompts. Worlds for reinforcement learning (`rl_`) have no gold chains.
-
-  Args:
-    out: folder of the worlds' folders.
-    names: names or shell patterns of splits.
-    resolution: image width in pixels; the height is two thirds of it.
-    workers: processes; all cores if not given.
-  """
-  specs = splits.choose_splits(','.join(names), resolution=resolution)
-  from vhop_jax.worlds import builder, render_pool
-
-  with render_pool.RenderPool(workers) as pool:
-    for number, (name, spec) in enumerate(specs.items()):
-      result = builder.build_world(spec, out / name, pool=pool)
+    for number, (folder, spec) in enumerate(specs.items(), start=1):
+      result = builder.build_world(spec, folder, overwrite=overwrite, pool=pool)
+      rate = (
+        f'{result.images / result.secs:.0f} images/s'
+        if result.built
+        else 'there already: skipped'
+      )
       print(
-        f'world {number + 1}/{len(specs)} {out / name}: {result.images} images,'
-        f' {result.queries} queries, '
-        + (
-          f'{result.images / result.secs:.0f} images/s'
-          if result.built
-          else 'there already'
-        ),
+        f'world {number}/{len(specs)} {folder}: {result.images} images,'
+        f' {result.queries} queries ({result.dropped} dropped by the'
+        f' verifier), {rate}',
         flush=True,
       )
+      results.append(result)
+  if split:
+    print(splits.summarize(list(specs.values()), results))
 
 
 def verify(folder: Folder) -> None:
@@ -135,13 +126,20 @@ def verify(folder: Folder) -> None:
 
 
 def disjoint(folders: Folders) -> None:
-  """Checks that worlds share no object and no scene.
+  """Checks that no two worlds share an object, a scene or a background.
+
+  Nor may a world of rephrased wording share a clause of its instructions with
+  one of standard wording; standard worlds do share theirs, which is counted.
 
   Args:
     folders: two worlds or more.
   """
-  _report(verify_lib.verify_disjoint(folders), 'the worlds break')
-  print(f'{len(folders)} worlds share no object and no scene')
+  comparison = disjoint_lib.compare_worlds(folders)
+  _report(comparison.breaches, 'the worlds break')
+  print(
+    f'{len(folders)} worlds share no object, no scene, no background and no'
+    f' wording that was to be new ({comparison.describe()})'
+  )
 
 
 def view(
@@ -208,7 +206,6 @@ def report(folders: Folders, *, out: pathlib.Path) -> None:
 COMMANDS: dict[str, dict[str, Callable[..., None]] | Callable[..., None]] = {
   'worlds': {
     'build': build,
-    'build-splits': build_splits,
     'verify': verify,
     'disjoint': disjoint,
     'view': view,
@@ -258,6 +255,30 @@ def _run(arguments: Sequence[str]) -> None:
       return
     raise errors.UsageError(_shorten(messages.getvalue())) from None
   call()
+
+
+def _check_nothing_else(spec: world_lib.Spec) -> None:
+  """Refuses flags that a split decides.
+
+  Args:
+    spec: made from the flags.
+
+  Raises:
+    UsageError: a flag is not at its default.
+  """
+  defaults = inspect.signature(build).parameters
+  values = {**spec.to_json(), 'level': f'L{spec.level}'}
+  given = [
+    f'--{name.replace("_", "-")}'
+    for name, value in values.items()
+    if name in defaults
+    and name != 'resolution'
+    and value != defaults[name].default
+  ]
+  if given:
+    raise errors.UsageError(
+      f'--split decides what {", ".join(given)} would: leave out either'
+    )
 
 
 def _defer(function: Callable[..., None]) -> Callable[..., Callable[[], None]]:

@@ -96,7 +96,7 @@ def test_without_a_router_the_baselines_are_measured(program, tmp_path):
     ({'decisions': 99}, 2, '99 decisions are too many'),
     ({'beem': 3}, 2, 'beem'),
     ({'routers.dpo': 'x'}, 2, 'dpo'),
-    ({'test_sets': "(('L4', '/no/test_w*'),)"}, 1, "--names='test_w*'"),
+    ({'test_sets': "(('L4', '/no/test_w*'),)"}, 1, "--split='test_w*'"),
     ({'test_sets': '()'}, 2, 'test_sets is empty'),
   ],
 )

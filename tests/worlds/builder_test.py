@@ -4,7 +4,7 @@ import json
 import pytest
 
 from vhop_jax import errors
-from vhop_jax.worlds import builder, render_pool, verify
+from vhop_jax.worlds import builder, disjoint, render_pool, verify
 from vhop_jax.worlds import world as world_lib
 
 SPEC = world_lib.Spec(level=4, families=2, seed=11, resolution=48)
@@ -93,14 +93,15 @@ def test_family_looks_the_same_in_a_larger_world(world, spec, pool):
 
 def test_worlds_of_two_seeds_share_nothing(folder, spec, tmp_path):
   other = dataclasses.replace(spec, seed=spec.seed + 1, name='')
+  rephrased = dataclasses.replace(spec, wording='rephrased', name='')
   build(other, tmp_path / 'w')
-  assert verify.verify_disjoint([folder, tmp_path / 'w']) == []
+  build(rephrased, tmp_path / 'r')
+  folders = [folder, tmp_path / 'w', tmp_path / 'r']
+  assert disjoint.compare_worlds(folders).breaches == ()
   build(spec, tmp_path / 'again')
-  kinds = {
-    breach.message.split()[2]
-    for breach in verify.verify_disjoint([folder, tmp_path / 'again'])
-  }
-  assert kinds == {'uid', 'object', 'scene'}
+  breaches = disjoint.compare_worlds([folder, tmp_path / 'again']).breaches
+  kinds = {breach.message.split()[2] for breach in breaches}
+  assert kinds == {'uid', 'object', 'scene', 'background'}
 
 
 def test_build_reports_what_it_wrote(tmp_path):

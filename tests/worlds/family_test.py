@@ -4,6 +4,7 @@ import pytest
 
 from vhop_jax.worlds import family as family_lib
 from vhop_jax.worlds import geometry
+from vhop_jax.worlds import prompt as prompt_lib
 from vhop_jax.worlds import world as world_lib
 
 PACK = geometry.PACKS['procedural']
@@ -66,6 +67,20 @@ def test_level_4_keeps_to_about_four_and_a_half_images_a_query():
   )
   assert set(sizes) == {9, 10}
   assert sizes[9] / 400 == pytest.approx(0.75, abs=0.08)
+
+
+@pytest.mark.parametrize('kind', ['precise', 'vague'])
+@pytest.mark.parametrize('wording', ['standard', 'rephrased'])
+def test_family_is_asked_for_in_the_wording_of_its_world(kind, wording):
+  family = make(prompt=kind, wording=wording)
+  for hops, text in zip(family.hops, family.instructions, strict=True):
+    said = [
+      prompt_lib.say_vague(one, len(hops))
+      if kind == 'vague'
+      else prompt_lib.say_precise(one, hops)
+      for one in prompt_lib.WORDINGS[wording][kind]
+    ]
+    assert text in said
 
 
 def test_chains_of_level_1_have_starts_of_their_own():

@@ -1,11 +1,15 @@
+import dataclasses
+import hashlib
 import re
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
 import numpy as np
 import pytest
 
 from vhop_jax.worlds import level as level_lib
 from vhop_jax.worlds import objects as objects_lib
-from vhop_jax.worlds import prompt
+from vhop_jax.worlds import prompt, verify
 from vhop_jax.worlds import world as world_lib
 
 HOPS = (
@@ -16,6 +20,21 @@ HOPS = (
   world_lib.Hop('rightof', 'white'),
 )
 DRAWS = 60  # Enough to see every wording.
+ALL_WORDINGS = [
+  (kind, wording)
+  for kinds in prompt.WORDINGS.values()
+  for kind, wordings in kinds.items()
+  for wording in wordings
+]
+ROUTES = st.lists(
+  st.builds(
+    world_lib.Hop,
+    relation=st.sampled_from(sorted(prompt.RELATION_WORDS)),
+    colour=st.sampled_from(sorted(objects_lib.COLOURS)),
+  ),
+  min_size=1,
+  max_size=5,
+)
 
 
 def draw(function, *args, **kwargs):
@@ -42,9 +61,132 @@ def draw_everything():
   return texts
 
 
+def say(kind, wording, hops):
+  if kind == 'vague':
+    return prompt.say_vague(wording, len(hops))
+  return prompt.say_precise(wording, hops)
+
+
+def find_mistakes(text):
+  """Returns what is wrong with a text's English, as far as a rule can say."""
+  patterns = {
+    'an article': r'\b[Aa] [aeiou]|\b[Aa]n [^aeiou]',
+    'a doubled word': r'\b(\w+) \1\b',
+    'a doubled mark': r'[^\w\s]\s*[^\w\s]',
+    'a space': r'\s\s|\s[.,;:?]|[.,;:?](?=\w)|^\s|\s$|[^\w .,;:?]',
+    'a start': r'^[^A-Z]|[.?] [^A-Z]',
+    'a capital within': r'[^.?] [A-Z]',
+    'an end': r'[^.?]$',
+    'a plural': r'\bone links\b|\b(two|three|four|five) link\b',
+    'a mark of a question': r'^Which[^?]*$|^(?!Which).*[?]',
+    'a relation': r'\bto the (?!left|right|photo|next|last)|\bof of\b',
+  }
+  return [
+    name for name, pattern in patterns.items() if re.search(pattern, text)
+  ]
+
+
 def test_there_are_at_least_four_wordings_of_each_kind():
   assert len(draw(prompt.precise, HOPS[:3])) >= 4
   assert len(draw(prompt.vague, 3)) >= 4
+
+
+@pytest.mark.parametrize(
+  ('text', 'mistake'),
+  [
+    ('Find a orange object.', 'an article'),
+    ('Find an red object.', 'an article'),
+    ('Find the the photo.', 'a doubled word'),
+    ('Find the photo.. ', 'a doubled mark'),
+    ('Find the  photo.', 'a space'),
+    ('Find the photo , then go on.', 'a space'),
+    ('Find the photo.Then go on.', 'a space'),
+    ('Find {subject}.', 'a space'),
+    ('find the photo.', 'a start'),
+    ('Find the photo. then go on.', 'a start'),
+    ('Find the photo, Then go on.', 'a capital within'),
+    ('Find the photo', 'an end'),
+    ('Go on for one links.', 'a plural'),
+    ('Go on for three link.', 'a plural'),
+    ('Which photo is it.', 'a mark of a question'),
+    ('Find the photo?', 'a mark of a question'),
+    ('It is to the behind a red object.', 'a relation'),
+  ],
+)
+def test_mistakes_are_found(text, mistake):
+  assert mistake in find_mistakes(text)
+
+
+@given(st.sampled_from(ALL_WORDINGS), ROUTES)
+@settings(max_examples=300, deadline=None, derandomize=True)
+def test_every_wording_is_english_that_the_verifier_reads_back(choice, hops):
+  kind, wording = choice
+  text = say(kind, wording, hops)
+  assert find_mistakes(text) == [], text
+  query = world_lib.Query('0_x', 0, '0', text, tuple(hops), (), ())
+  assert list(verify._check_words(query, kind)) == [], text
+  if kind == 'precise':
+    for i in range(len(hops)):
+      other = 'red' if hops[i].colour != 'red' else 'blue'
+      lie = (*hops[:i], dataclasses.replace(hops[i], colour=other))
+      told = dataclasses.replace(query, hops=(*lie, *hops[i + 1 :]))
+      assert list(verify._check_words(told, kind)), text
+
+
+def test_standard_prompts_stay_what_they_are():
+  # Worlds that exist and models that were trained depend on these draws.
+  rng = np.random.default_rng(0)
+  colours = list(objects_lib.COLOURS)
+  texts = []
+  for i in range(2000):
+    hops = [
+      world_lib.Hop(
+        ('leftof', 'rightof')[rng.integers(2)], colours[rng.integers(10)]
+      )
+      for _ in range(1 + i % 5)
+    ]
+    texts.append(prompt.route(rng, hops, level_lib.PROMPTS[i % 2]))
+  digest = hashlib.sha256('\n'.join(texts).encode()).hexdigest()
+  assert digest.startswith('0709843eb9d9facd')
+
+
+@pytest.mark.parametrize('kind', level_lib.PROMPTS)
+def test_rephrased_prompts_share_no_template_with_standard_ones(kind):
+  standard, rephrased = (
+    {
+      text
+      for wording in prompt.WORDINGS[name][kind]
+      for text in dataclasses.astuple(wording)
+      if re.search('[a-z]{2}', text)
+    }
+    for name in ('standard', 'rephrased')
+  )
+  assert len(prompt.WORDINGS['rephrased'][kind]) >= 2
+  assert not standard & rephrased
+
+
+@given(
+  st.sampled_from(prompt.PRECISE_REPHRASED + prompt.VAGUE_REPHRASED), ROUTES
+)
+@settings(max_examples=100, deadline=None, derandomize=True)
+def test_rephrased_prompts_say_only_words_of_standard_ones(wording, hops):
+  kind = 'precise' if wording in prompt.PRECISE_REPHRASED else 'vague'
+  words = prompt.split_words(say(kind, wording, hops))
+  assert set(words) <= set(prompt.all_words())
+  # A model has room for the longest standard prompt.
+  red, blue = (world_lib.Hop('leftof', colour) for colour in ('red', 'blue'))
+  longest = max(
+    len(prompt.split_words(say('precise', one, [red, blue, red, blue, red])))
+    for one in prompt.PRECISE
+  )
+  assert len(words) <= longest
+
+
+@pytest.mark.parametrize('kind', level_lib.PROMPTS)
+def test_wording_decides_which_sentences_are_drawn(kind):
+  for name, kinds in prompt.WORDINGS.items():
+    said = {say(kind, wording, HOPS[:3]) for wording in kinds[kind]}
+    assert draw(prompt.route, HOPS[:3], kind, name) == said
 
 
 @pytest.mark.parametrize('count', range(1, 6))

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from vhop_jax import errors
-from vhop_jax.worlds import splits
+from vhop_jax.worlds import builder, splits
 
 
 def list_names(*patterns):
@@ -47,14 +47,22 @@ def test_benchmark_is_four_worlds_of_a_hundred_hard_queries():
     assert (spec.prompt, spec.name) == ('precise', name)
 
 
-def test_prefix_says_level_hops_and_prompt():
+def test_prefix_says_level_hops_prompt_and_wording():
   for name, spec in splits.make_splits().items():
     level = re.search(r'\bl(\d)_', name.replace('vague_', ''))
     hops = re.search(r'hop(\d)_', name)
     assert spec.level == (int(level[1]) if level else 4)
     assert spec.hops == (int(hops[1]) if hops else 3)
     assert spec.prompt == ('vague' if 'vague_' in name else 'precise')
+    rephrased = 'rephrased_' in name
+    assert spec.wording == ('rephrased' if rephrased else 'standard')
     assert spec.name == name
+
+
+def test_no_world_to_train_on_is_rephrased():
+  for name, spec in splits.make_splits().items():
+    if re.search('sft|il_|rl_', name):
+      assert spec.wording == 'standard'
 
 
 def test_worlds_of_reinforcement_learning_alone_have_no_chains():
@@ -72,6 +80,8 @@ def test_worlds_of_reinforcement_learning_alone_have_no_chains():
     ('hop2_', 5),
     ('hop4_', 5),
     ('hop5_', 0),
+    ('rephrased_', 0),
+    ('vague_rephrased_', 0),
     ('vague_', 10),
     ('vague_hop2_', 5),
     ('vague_hop4_', 5),
@@ -103,9 +113,25 @@ def test_a_pattern_chooses_splits_at_a_resolution():
 
 
 def test_several_patterns_choose_each_split_once():
-  names = list_names('hop?_dev', ' dev', 'hop5_*')
+  names = list_names('hop?_dev dev', ' hop5_* ')
   assert names[:4] == ['hop2_dev', 'hop4_dev', 'hop5_dev', 'dev']
   assert names[4:] == ['hop5_test_w1', 'hop5_test_w2', 'hop5_test_w3']
+
+
+def test_groups_are_of_splits_of_their_kind():
+  named = splits.make_splits()
+  assert list_names('all') == list(named)
+  assert list_names('main') == [
+    name for name in named if re.fullmatch(r'(sft|il|rl|test)_\w+|dev', name)
+  ]
+  for group, prompt in (('mixed', 'precise'), ('vague_mixed', 'vague')):
+    specs = splits.choose_splits(group).values()
+    assert {(spec.level, spec.prompt) for spec in specs} == {(4, prompt)}
+    assert {spec.hops for spec in specs} == {2, 3, 4}
+    assert {spec.families for spec in specs} == {50, 100, 150}
+  assert set(list_names('measured')) == {
+    name for name in named if re.search('dev|test', name)
+  }
 
 
 @pytest.mark.parametrize('patterns', ['tset_*', 'dev,tset_*', 'tset_*,dev'])
@@ -113,6 +139,32 @@ def test_a_pattern_without_a_split_names_the_splits(patterns):
   with pytest.raises(errors.UsageError, match='no split') as caught:
     splits.choose_splits(patterns)
   assert "'tset_*': there are sft_000..009," in str(caught.value)
+
+
+def test_variant_may_change_what_its_kind_says(monkeypatch):
+  for changes, families in (({}, 50), ({'families': 25}, 25)):
+    variant = splits.Variant({'dev': range(1)}, changes)
+    monkeypatch.setitem(splits.VARIANTS, 'x_', variant)
+    assert splits.make_splits()['x_dev'].families == families
+
+
+def test_summary_sets_counts_beside_those_of_the_paper():
+  named = splits.make_splits()
+  specs = [named[name] for name in ('paper_sft', 'dev', 'l1_dev', 'sft_000')]
+  results = [
+    builder.BuildResult(None, True, images, queries, dropped, 1.0)
+    for images, queries, dropped in (
+      (4512, 990, 10), (455, 98, 2), (400, 100, 0), (1360, 300, 0),
+    )
+  ]  # fmt: skip
+  rows = [line.split() for line in splits.summarize(specs, results).split('\n')]
+  assert rows[2:] == [
+    ['paper_sft', '990', '10', '4,512', '978', '4,492'],
+    ['dev', '98', '2', '455', '91-100', '445-450'],
+    ['l1_dev', '100', '0', '400', '–', '–'],
+    ['sft_000', '300', '0', '1,360', '–', '–'],
+    ['4', 'worlds', '1,488', '12', '6,727'],
+  ]
 
 
 def test_description_names_every_split():

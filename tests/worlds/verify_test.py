@@ -5,12 +5,16 @@ taken on trust. It has no scenes, which breaks the rule `order` only.
 """
 
 import dataclasses
+import inspect
+import json
+import re
+import shutil
 
 import numpy as np
 import pytest
 
-from vhop_jax import errors
 from vhop_jax.worlds import objects as objects_lib
+from vhop_jax.worlds import scene as scene_lib
 from vhop_jax.worlds import verify
 from vhop_jax.worlds import world as world_lib
 
@@ -85,7 +89,106 @@ def change_image(world, i, **values):
   return dataclasses.replace(world, images=tuple(images))
 
 
+def make_vague_world(*missing, level=4, **values):
+  """Makes a hand-written world of which both chains are valid."""
+  pictures = {
+    'query': (START,),
+    'gold1': (START, LINK),
+    'gold2': (GOAL, LINK),
+    'sibling1': (SIBLING, START),
+    'sibling2': (SIBLING, WRONG),
+    'dead end': (START, DEAD),
+  }
+  chains = (('00001', '00002'), ('00003', '00004'))
+  for name in missing:
+    del pictures[name]
+  return make_world(
+    pictures,
+    level=level,
+    prompt='vague',
+    **{
+      'instruction': 'Start from this object and go on for two links.',
+      'chains': chains,
+      'answers': ('00002', '00004'),
+      **values,
+    },
+  )
+
+
+def order_by_family(world):
+  """Returns a world whose families stand together in the gallery."""
+  images = sorted(world.images, key=lambda image: image.family)
+  ids = {image.id: f'{i:05d}' for i, image in enumerate(images)}
+  return dataclasses.replace(
+    world,
+    images=tuple(dataclasses.replace(i, id=ids[i.id]) for i in images),
+    queries=tuple(
+      dataclasses.replace(
+        query,
+        image=ids[query.image],
+        chains=tuple(tuple(ids[i] for i in c) for c in query.chains),
+        answers=tuple(sorted(ids[i] for i in query.answers)),
+      )
+      for query in world.queries
+    ),
+  )
+
+
+# For each rule of a world in memory one that breaks it; the tests below break
+# each rule in every way that there is.
+BROKEN = {
+  'ids': lambda: change_image(make_world(), 1, id='7'),
+  'view': lambda: change_image(make_world(), 3, objects=()),
+  'families': lambda: change_image(make_world(), 3, family=1),
+  'objects': lambda: make_world(
+    {**PICTURES, 'more': (dataclasses.replace(WRONG, uid='x'), SIBLING)}
+  ),
+  'same-scene': lambda: change_image(make_world(), 3, scene={'name': 'gold1'}),
+  'query-id': lambda: make_world(id='0_rightof'),
+  'query-image': lambda: make_world({**PICTURES, 'query': (START, WRONG)}),
+  'hops': lambda: make_world(hops=HOPS[:1]),
+  'unique-chain': lambda: make_world(
+    {**PICTURES, 'again': (thing('k', 'boot', 'green'), LINK)}
+  ),
+  'chains': lambda: make_world(chains=()),
+  'answers': lambda: make_world(answers=('00004',)),
+  'prompt': lambda: make_world(instruction='Find the last photo.'),
+  'distractor-L1': lambda: make_world(
+    {
+      'query': (START,),
+      'gold1': (START, LINK),
+      'gold2': (GOAL, LINK),
+    },
+    level=1,
+  ),
+  'distractor-L2': lambda: make_world(
+    {**without('wrong relation'), 'elsewhere': (SIBLING, WRONG)}
+  ),
+  'distractor-L3': lambda: make_world(without('wrong colour')),
+  'distractor-L4': lambda: make_world(without('dead end')),
+}
+# These need a real gallery, pixels or files.
+BROKEN_ELSEWHERE = {
+  'order', 'leak', 'count', 'same-pixels', 'fingerprint'
+}  # fmt: skip
+
+
+def test_every_rule_is_broken_on_purpose():
+  rules = re.findall(r"Breach\(\s*'([\w-]+)'", inspect.getsource(verify))
+  assert set(rules) == {*BROKEN, *BROKEN_ELSEWHERE}
+  assert not BROKEN.keys() & BROKEN_ELSEWHERE
+
+
+@pytest.mark.parametrize('rule', BROKEN)
+def test_broken_world_is_caught_under_the_rule_it_breaks(rule):
+  breaches = verify.verify_world(BROKEN[rule]())
+  [first, *_] = [breach for breach in breaches if breach.rule == rule]
+  # Every breach says where it is: a query or an image of the world.
+  assert first.where in ('0_leftof', '0_rightof') or first.where.isdecimal()
+
+
 def test_good_worlds_keep_every_rule(world):
+  assert find_rules(make_vague_world()) == set()
   assert find_rules(make_world()) == set()
   assert verify.verify_world(world) == []
 
@@ -159,6 +262,28 @@ def test_scene_that_can_be_finished_is_no_dead_end():
   }
 
 
+def test_wrong_colour_counts_only_in_the_asked_relation():
+  pictures = {**PICTURES, 'wrong colour': (LINK, WRONG)}
+  assert find_rules(make_world(pictures)) == {'distractor-L3'}
+
+
+@pytest.mark.parametrize(
+  'dead_end',
+  [(DEAD, START), (START, dataclasses.replace(DEAD, colour='pink'))],
+  ids=['relation', 'colour'],
+)
+def test_dead_end_must_satisfy_every_local_check(dead_end):
+  pictures = {**PICTURES, 'dead end': dead_end}
+  assert find_rules(make_world(pictures)) == {'distractor-L4'}
+
+
+def test_look_alike_is_not_the_linking_object():
+  twin = dataclasses.replace(LINK, uid='g2', shape=(0.3, 0.4))
+  pictures = {**PICTURES, 'gold2': (GOAL, twin)}
+  rules = find_rules(make_world(pictures))
+  assert rules == {'unique-chain', 'chains', 'answers', 'hops'}
+
+
 def test_second_valid_answer_is_noticed():
   again = thing('k', 'boot', 'green')
   rules = find_rules(make_world({**PICTURES, 'again': (again, LINK)}))
@@ -174,6 +299,12 @@ def test_recorded_chain_and_answer_are_compared_with_those_found():
   assert find_rules(make_world(chains=(('00001', '00004'),))) == {'chains'}
   assert find_rules(make_world(answers=('00004',))) == {'answers'}
   assert find_rules(make_world(chains=(('00001', '99999'),))) == {'chains'}
+
+
+@pytest.mark.parametrize('make', [make_world, make_vague_world])
+def test_no_chain_is_recorded_twice(make):
+  [query] = make().queries
+  assert find_rules(make(chains=query.chains * 2)) == {'chains'}
 
 
 def test_world_without_chains_is_searched_for_its_answers():
@@ -212,23 +343,26 @@ def test_hops_are_what_the_chain_shows():
 
 
 def test_vague_query_must_list_all_of_at_least_two_chains():
+  values = {'chains': (('00001', '00002'),), 'answers': ('00002',)}
+  rules = find_rules(make_vague_world(chains=values['chains']))
+  assert rules == {'chains'}
+  rules = find_rules(make_vague_world(answers=values['answers']))
+  assert rules == {'answers'}
+  world = make_vague_world('sibling2', level=1, **values)
+  assert find_rules(world) == {'chains'}
+
+
+def test_vague_query_meets_mates_and_dead_ends_alone():
+  assert find_rules(make_vague_world('dead end')) == {'distractor-L4'}
+  assert find_rules(make_vague_world('dead end', level=3)) == set()
   pictures = {
-    'query': (START,),
-    'gold1': (START, LINK),
-    'gold2': (GOAL, LINK),
-    'b1': (SIBLING, START),
-    'b2': (SIBLING, WRONG),
+    'sibling1': (dataclasses.replace(SIBLING, type='key'), START),
+    'sibling2': (dataclasses.replace(SIBLING, type='key'), WRONG),
   }
-  chains = (('00001', '00002'), ('00003', '00004'))
-  good = {'chains': chains, 'answers': ('00002', '00004')}
-  text = 'Start from this object and go on for two links.'
-  values = {'level': 1, 'prompt': 'vague', 'instruction': text}
-  assert find_rules(make_world(pictures, **values, **good)) == set()
-  bad = {**good, 'chains': chains[:1]}
-  assert find_rules(make_world(pictures, **values, **bad)) == {'chains'}
-  del pictures['b2']
-  only = {'chains': chains[:1], 'answers': ('00002',)}
-  assert 'chains' in find_rules(make_world(pictures, **values, **only))
+  world = make_vague_world()
+  for i, objects in zip((3, 4), pictures.values(), strict=True):
+    world = change_image(world, i, objects=objects)
+  assert find_rules(world) == {'distractor-L1'}
 
 
 @pytest.mark.parametrize(
@@ -310,6 +444,52 @@ def test_scene_shows_the_objects_in_the_recorded_order(world):
   assert 'order' not in {b.rule for b in verify.verify_world(same)}
 
 
+def test_scene_that_cannot_be_read_is_noticed(world):
+  placed = world.images[0].scene['placements'][0]
+  for scene in (
+    {},
+    {**world.images[0].scene, 'placements': [{**placed, 'object': {}}]},
+  ):
+    breaches = verify.verify_world(change_image(world, 0, scene=scene))
+    [order] = [breach for breach in breaches if breach.rule == 'order']
+    assert (order.where, order.message[:21]) == (
+      world.images[0].id,
+      'has no readable scene',
+    )
+
+
+def test_middle_of_an_object_decides_what_is_left(world, monkeypatch):
+  position = next(
+    i for i, image in enumerate(world.images) if len(image.objects) == 2
+  )
+  one = dataclasses.replace(world, images=world.images[position : position + 1])
+  for boxes, rules in (
+    # x0, y0, x1, y1: wide and low, narrow and high, and the reverse.
+    ([(0.0, 0.8, 0.6, 0.9), (0.3, 0.0, 0.4, 0.9)], set()),
+    ([(0.3, 0.0, 0.4, 0.9), (0.0, 0.8, 0.6, 0.9)], {'order'}),
+  ):
+    monkeypatch.setattr(scene_lib, 'project', lambda scene, b=boxes: b)
+    assert {b.rule for b in verify._check_images(one)} - {'ids'} == rules
+
+
+def test_gallery_in_the_order_of_its_families_leaks(world):
+  breaches = verify.verify_world(order_by_family(world))
+  assert {breach.rule for breach in breaches} == {'leak'}
+
+
+def test_fingerprints_are_compared(folder, tmp_path):
+  assert verify.verify_folder(folder) == []
+  for kind in ('content', 'pixels'):
+    copy = shutil.copytree(folder, tmp_path / kind)
+    path = copy / world_lib.HEADER_FILE
+    header = json.loads(path.read_text())
+    header['fingerprint'][kind] = '0' * 64
+    path.write_text(json.dumps(header))
+    [breach] = verify.verify_folder(copy)
+    assert breach.rule == 'fingerprint'
+    assert breach.message.startswith(kind)
+
+
 def test_pictures_are_all_different_and_as_many_as_the_records():
   pixels = np.zeros((6, 64, 96, 3), np.uint8)
   pixels[:] = np.arange(6)[:, None, None, None]
@@ -325,8 +505,3 @@ def test_refused_queries_are_those_that_break_a_rule():
   refused = verify.find_refused_queries(make_world(without('dead end')))
   assert list(refused) == ['0_leftof']
   assert refused['0_leftof'].rule == 'distractor-L4'
-
-
-def test_comparing_needs_two_worlds(folder):
-  with pytest.raises(errors.UsageError, match='two worlds'):
-    verify.verify_disjoint([folder])

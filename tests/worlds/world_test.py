@@ -45,6 +45,7 @@ def change_header(folder, change):
     {'hops': 6},
     {'prompt': 'rude'},
     {'resolution': 8},
+    {'wording': 'poetic'},
   ],
 )
 def test_spec_refuses_what_cannot_be_built(values):
@@ -67,6 +68,16 @@ def test_specs_of_before_worlds_without_chains_have_chains(spec):
   bare = dataclasses.replace(spec, with_chains=False)
   assert world_lib.Spec.from_json(bare.to_json()) == bare
   assert bare.key == spec.key
+
+
+def test_wording_is_part_of_the_key_where_it_is_not_standard(spec):
+  values = spec.to_json()
+  assert values.pop('wording') == 'standard'
+  assert world_lib.Spec.from_json(values) == spec
+  assert spec.key == 'L4-precise-3hop-procedural-seed3'
+  other = dataclasses.replace(spec, wording='rephrased')
+  assert other.key == f'{spec.key}-rephrased'
+  assert world_lib.Spec.from_json(other.to_json()) == other
 
 
 def test_world_on_disk_is_the_world_made(folder, world):

@@ -401,8 +401,7 @@ def find_test_sets(
       out = os.path.dirname(pattern) or '.'
       raise errors.DataError(
         f'no world of the test set {name!r} matches {pattern}: build it with'
-        f" `vhop worlds build-splits --out={out} --names='{names}'`, or leave"
-        ' it out'
+        f" `vhop worlds build --split='{names}' --out={out}`, or leave it out"
       )
   return found
 

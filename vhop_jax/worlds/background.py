@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from vhop_jax.worlds.colour import compute_oklab
 from vhop_jax.worlds.textures import TEXTURES
 
 Triple = tuple[float, float, float]
@@ -59,30 +60,6 @@ class Background:
 def round_all(values: Iterable[float]) -> tuple[Any, ...]:
   """Rounds to what is kept in a scene's JSON."""
   return tuple(round(float(value), DIGITS) for value in values)
-
-
-def compute_oklab(srgb: np.ndarray) -> np.ndarray:
-  """Converts sRGB [..., 3] to OKLab, in which distance is difference seen.
-
-  Source: B. Ottosson, "A perceptual color space for image processing" (2020).
-  """
-  linear = np.where(
-    srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4
-  )
-  cones = linear @ np.array(
-    [
-      [0.4122214708, 0.2119034982, 0.0883024619],
-      [0.5363325363, 0.6806995451, 0.2817188376],
-      [0.0514459929, 0.1073969566, 0.6299787005],
-    ]
-  )
-  return np.cbrt(cones) @ np.array(
-    [
-      [0.2104542553, 1.9779984951, 0.0259040371],
-      [0.7936177850, -2.4285922050, 0.7827717662],
-      [-0.0040720468, 0.4505937099, -0.8086757660],
-    ]
-  )
 
 
 def _sample_surface(

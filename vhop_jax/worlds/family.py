@@ -150,7 +150,10 @@ def make_family(
     hops=hops,
     instructions=tuple(  # type: ignore[arg-type]
       prompt_lib.route(
-        make_rng(spec, number, f'prompt/{i}'), hops[i], spec.prompt
+        make_rng(spec, number, f'prompt/{i}'),
+        hops[i],
+        spec.prompt,
+        spec.wording,
       )
       for i in range(2)
     ),

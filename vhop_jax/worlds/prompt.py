@@ -2,10 +2,11 @@
 
 The vocabulary is small on purpose: the tiny model learns every word from
 scratch. All wordings stand in the tables below, so that `all_words` can list
-what may ever be said.
+what may ever be said. Models are trained on the standard wordings alone; the
+rephrased ones use the same words in other sentences.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import re
 from typing import TYPE_CHECKING
@@ -121,6 +122,46 @@ VAGUE = (
   ),
 )
 
+# Their clauses are none of those above, their words are: a model that learned
+# its words from scratch knows no others.
+PRECISE_REPHRASED = (
+  Wording(
+    first='Return the last photo of this route: {subject} stands {relation}'
+    ' {other}',
+    more='; in the next photo, {before} stands {relation} {other}',
+    end='.',
+    single='Return the photo with {subject} {relation} {other}.',
+  ),
+  Wording(
+    first='Follow {subject} to the photo that shows it {relation} {other}',
+    more=', then follow that one to the photo that shows it {relation} {other}',
+    end='.',
+    single='Follow {subject} to the photo that shows it {relation} {other}.',
+  ),
+)
+
+VAGUE_REPHRASED = (
+  Wording(
+    first='Go from {subject} to another photo of it',
+    more=', then from the new object beside it to another photo of that one',
+    end='.',
+    single='Go from {subject} to another photo of it.',
+  ),
+  Wording(
+    first='Which photo is {number} links from {subject}, where the new object'
+    ' in each photo leads to the next one',
+    more='',
+    end='?',
+    single='Which photo is one link from {subject}?',
+  ),
+)
+
+# By `Spec.wording` and `Spec.prompt`.
+WORDINGS: Mapping[str, Mapping[str, tuple[Wording, ...]]] = {
+  'standard': {'precise': PRECISE, 'vague': VAGUE},
+  'rephrased': {'precise': PRECISE_REPHRASED, 'vague': VAGUE_REPHRASED},
+}
+
 CAPTIONS = (
   '{left} left of {right}',
   '{right} right of {left}',
@@ -132,7 +173,10 @@ _UNSPECIFIC = ('beside', 'another object')
 
 
 def route(
-  rng: np.random.Generator, hops: 'Sequence[world_lib.Hop]', kind: str
+  rng: np.random.Generator,
+  hops: 'Sequence[world_lib.Hop]',
+  kind: str,
+  wording: str = 'standard',
 ) -> str:
   """Words a route.
 
@@ -140,18 +184,50 @@ def route(
     rng: chooses the wording.
     hops: one to five hops.
     kind: 'precise' or 'vague'.
+    wording: 'standard' or 'rephrased'.
   """
-  return vague(rng, len(hops)) if kind == 'vague' else precise(rng, hops)
+  if kind == 'vague':
+    return vague(rng, len(hops), wording)
+  return precise(rng, hops, wording)
 
 
-def precise(rng: np.random.Generator, hops: 'Sequence[world_lib.Hop]') -> str:
+def precise(
+  rng: np.random.Generator,
+  hops: 'Sequence[world_lib.Hop]',
+  wording: str = 'standard',
+) -> str:
   """Words a route with the relation and the colour of each hop.
 
   Args:
     rng: chooses the wording.
     hops: one to five hops.
+    wording: 'standard' or 'rephrased'.
   """
-  wording = PRECISE[rng.integers(len(PRECISE))]
+  wordings = WORDINGS[wording]['precise']
+  return say_precise(wordings[rng.integers(len(wordings))], hops)
+
+
+def vague(
+  rng: np.random.Generator, hop_count: int, wording: str = 'standard'
+) -> str:
+  """Words a route without saying any relation or colour.
+
+  Args:
+    rng: chooses the wording.
+    hop_count: one to five.
+    wording: 'standard' or 'rephrased'.
+  """
+  wordings = WORDINGS[wording]['vague']
+  return say_vague(wordings[rng.integers(len(wordings))], hop_count)
+
+
+def say_precise(wording: Wording, hops: 'Sequence[world_lib.Hop]') -> str:
+  """Words a route in one of the precise wordings.
+
+  Args:
+    wording: how.
+    hops: one to five hops.
+  """
   clauses = []
   for i, hop in enumerate(hops):
     clauses.append(
@@ -165,14 +241,13 @@ def precise(rng: np.random.Generator, hops: 'Sequence[world_lib.Hop]') -> str:
   return ''.join(clauses) + (wording.end if len(hops) > 1 else '')
 
 
-def vague(rng: np.random.Generator, hop_count: int) -> str:
-  """Words a route without saying any relation or colour.
+def say_vague(wording: Wording, hop_count: int) -> str:
+  """Words a route in one of the vague wordings.
 
   Args:
-    rng: chooses the wording.
+    wording: how.
     hop_count: one to five.
   """
-  wording = VAGUE[rng.integers(len(VAGUE))]
   clauses = [
     _choose_clause(wording, i, hop_count).format(
       subject=_THIS, number=NUMBERS[hop_count - 1], ordinal=ORDINALS[i]
@@ -237,6 +312,8 @@ def split_words(text: str) -> list[str]:
 
 def all_words(types: Iterable[str] | None = None) -> tuple[str, ...]:
   """Lists every word and mark that any text of this module may contain.
+
+  They are those of the standard wordings; the rephrased ones have no others.
 
   Args:
     types: names of object types; None takes those of the procedural pack.

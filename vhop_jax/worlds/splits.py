@@ -6,12 +6,17 @@ grow without ever meeting another one; all that is drawn depends on the variant
 too, so that variants share nothing under the same seed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 import dataclasses
 import fnmatch
+import re
+from typing import TYPE_CHECKING, Any
 
 from vhop_jax import errors
 from vhop_jax.worlds import world as world_lib
+
+if TYPE_CHECKING:
+  from vhop_jax.worlds import builder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,19 +38,16 @@ class Kind:
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-  """Holds what is asked for, and how many worlds ask for it.
+  """Holds in what worlds differ from the main ones, and how many do.
 
   Attributes:
     numbers: Numbers of the worlds of each kind.
-    level: Difficulty.
-    hops: Links from the query image to the answer.
-    prompt: 'precise' or 'vague'.
+    changes: Fields of `Spec` with other values than those of `MAIN_SPEC` and
+      of the kind.
   """
 
   numbers: Mapping[str, range]
-  level: int = 4
-  hops: int = 3
-  prompt: str = 'precise'
+  changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 KINDS = {
@@ -58,25 +60,44 @@ KINDS = {
   'rl': Kind('rl_{:03d}', seed=30_000, with_chains=False),
 }
 
+MAIN_SPEC = {'level': 4, 'hops': 3, 'prompt': 'precise'}
+
 MEASURED = {'dev': range(1), 'test': range(1, 4)}
 MIXED_IN = {'sft': range(5), 'il': range(3), 'rl': range(5), **MEASURED}
 MAIN = {'sft': range(10), 'il': range(6), 'rl': range(10), **MEASURED}
 
 VARIANTS = {
   '': Variant({**MAIN, 'paper_sft': range(1)}),
-  'l1_': Variant(MEASURED, level=1),
-  'l2_': Variant(MEASURED, level=2),
-  'l3_': Variant(MEASURED, level=3),
-  'hop2_': Variant(MIXED_IN, hops=2),
-  'hop4_': Variant(MIXED_IN, hops=4),
-  'hop5_': Variant(MEASURED, hops=5),
-  'vague_': Variant(MAIN, prompt='vague'),
-  'vague_hop2_': Variant(MIXED_IN, hops=2, prompt='vague'),
-  'vague_hop4_': Variant(MIXED_IN, hops=4, prompt='vague'),
-  'vague_l1_': Variant(MEASURED, level=1, prompt='vague'),
-  'vague_l2_': Variant(MEASURED, level=2, prompt='vague'),
-  'vague_l3_': Variant(MEASURED, level=3, prompt='vague'),
+  'l1_': Variant(MEASURED, dict(level=1)),
+  'l2_': Variant(MEASURED, dict(level=2)),
+  'l3_': Variant(MEASURED, dict(level=3)),
+  'hop2_': Variant(MIXED_IN, dict(hops=2)),
+  'hop4_': Variant(MIXED_IN, dict(hops=4)),
+  'hop5_': Variant(MEASURED, dict(hops=5)),
+  'rephrased_': Variant(MEASURED, dict(wording='rephrased')),
+  'vague_': Variant(MAIN, dict(prompt='vague')),
+  'vague_hop2_': Variant(MIXED_IN, dict(prompt='vague', hops=2)),
+  'vague_hop4_': Variant(MIXED_IN, dict(prompt='vague', hops=4)),
+  'vague_l1_': Variant(MEASURED, dict(prompt='vague', level=1)),
+  'vague_l2_': Variant(MEASURED, dict(prompt='vague', level=2)),
+  'vague_l3_': Variant(MEASURED, dict(prompt='vague', level=3)),
+  'vague_rephrased_': Variant(
+    MEASURED, dict(prompt='vague', wording='rephrased')
+  ),
 }
+
+# What is built together, as patterns of names; `mixed` is two to four hops.
+GROUPS = {
+  'all': '*',
+  'main': 'sft_*,il_*,rl_*,dev,test_*',
+  'mixed': 'sft_*,il_*,rl_*,dev,test_*,hop2_*,hop4_*',
+  'vague_mixed': 'vague_sft_*,vague_il_*,vague_rl_*,vague_dev,vague_test_*,'
+  'vague_hop2_*,vague_hop4_*',
+  'measured': '*dev,*test_*',
+}
+
+# Queries and images of a world by its families [VHOP], of level 4, three hops.
+PAPER_COUNTS = {500: ('978', '4,492'), 50: ('91-100', '445-450')}
 
 
 def make_splits(*, resolution: int = 96) -> dict[str, world_lib.Spec]:
@@ -92,22 +113,21 @@ def make_splits(*, resolution: int = 96) -> dict[str, world_lib.Spec]:
     `test_w1` to `test_w3` and `paper_sft` (the paper's single training world);
     of the other variants those that `describe_splits` lists.
   """
-  return {
-    name: world_lib.Spec(
-      level=variant.level,
-      families=KINDS[kind].families,
-      seed=KINDS[kind].seed + number,
-      resolution=resolution,
-      hops=variant.hops,
-      prompt=variant.prompt,
-      name=name,
-      with_chains=KINDS[kind].with_chains,
-    )
-    for prefix, variant in VARIANTS.items()
-    for kind, numbers in variant.numbers.items()
-    for number in numbers
-    for name in [prefix + KINDS[kind].label.format(number)]
-  }
+  splits = {}
+  for prefix, variant in VARIANTS.items():
+    for kind_name, numbers in variant.numbers.items():
+      kind = KINDS[kind_name]
+      values = {**MAIN_SPEC, 'families': kind.families, **variant.changes}
+      for number in numbers:
+        name = prefix + kind.label.format(number)
+        splits[name] = world_lib.Spec(
+          seed=kind.seed + number,
+          resolution=resolution,
+          name=name,
+          with_chains=kind.with_chains,
+          **values,
+        )
+  return splits
 
 
 def choose_splits(
@@ -116,8 +136,9 @@ def choose_splits(
   """Returns the splits whose names match shell patterns.
 
   Args:
-    patterns: one or several with commas between them, such as 'dev' or
-      'hop?_test_*,sft_*'; a world that several match is returned once.
+    patterns: one or several with commas or spaces between them, such as 'dev',
+      'hop?_test_*,sft_*' or a key of `GROUPS`; a world that several match is
+      returned once.
     resolution: image width in pixels.
 
   Raises:
@@ -125,13 +146,15 @@ def choose_splits(
   """
   splits = make_splits(resolution=resolution)
   chosen: dict[str, world_lib.Spec] = {}
-  for pattern in patterns.split(','):
-    names = fnmatch.filter(splits, pattern.strip())
-    if not names:
-      raise errors.UsageError(
-        f'no split matches {pattern!r}: there are {describe_splits()}'
-      )
-    chosen.update({name: splits[name] for name in names})
+  for word in re.split(r'[\s,]+', patterns.strip(' ,')):
+    for pattern in GROUPS.get(word, word).split(','):
+      names = fnmatch.filter(splits, pattern)
+      if not names:
+        raise errors.UsageError(
+          f'no split matches {word!r}: there are {describe_splits()}; and the'
+          f' groups {", ".join(GROUPS)}'
+        )
+      chosen.update({name: splits[name] for name in names})
   return chosen
 
 
@@ -154,3 +177,40 @@ def _describe_labels(label: str, numbers: range) -> str:
   """Returns 'sft_000..009' for the labels of ten worlds."""
   first, last = label.format(numbers[0]), label.format(numbers[-1])
   return first if first == last else f'{first}..{last.rpartition("_")[2]}'
+
+
+def summarize(
+  specs: Sequence[world_lib.Spec], results: 'Sequence[builder.BuildResult]'
+) -> str:
+  """Returns a table of how large worlds are, beside the paper's counts.
+
+  Args:
+    specs: of the worlds.
+    results: what building each of them gave.
+  """
+  titles = ('world', 'queries', 'dropped', 'images', 'paper:', 'paper:')
+  rows: list[tuple[str, ...]] = [
+    titles,
+    ('', '', 'by the verifier', '', 'queries', 'images'),
+  ]
+  for spec, result in zip(specs, results, strict=True):
+    paper = ('–', '–')
+    if (spec.level, spec.hops) == (4, 3):
+      paper = PAPER_COUNTS.get(spec.families, paper)
+    counts = (result.queries, result.dropped, result.images)
+    rows.append((spec.name, *(f'{count:,}' for count in counts), *paper))
+  totals = [
+    sum(getattr(result, name) for result in results)
+    for name in ('queries', 'dropped', 'images')
+  ]
+  rows.append(
+    (f'{len(specs)} worlds', *(f'{total:,}' for total in totals), '', '')
+  )
+  widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+  return '\n'.join(
+    '  '.join(
+      cell.ljust(width) if i == 0 else cell.rjust(width)
+      for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+    ).rstrip()
+    for row in rows
+  )

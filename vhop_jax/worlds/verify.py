@@ -228,34 +228,6 @@ def find_refused_queries(world: world_lib.World) -> dict[str, Breach]:
   return refused
 
 
-def verify_disjoint(folders: Sequence[str | os.PathLike[str]]) -> list[Breach]:
-  """Checks that worlds share no physical object and no scene.
-
-  Raises:
-    UsageError: fewer than two worlds are given.
-    DataError: a folder has no world, or a damaged one.
-  """
-  if len(folders) < 2:
-    raise errors.UsageError('name at least two worlds to compare')
-  owners: dict[tuple[str, str], str] = {}
-  breaches = []
-  for folder in map(str, folders):
-    world = world_lib.load_world(folder)
-    things = {thing for image in world.images for thing in image.objects}
-    marks = {('uid', thing.uid) for thing in things}
-    marks |= {('object', _get_looks(thing)) for thing in things}
-    marks |= {
-      ('scene', world_lib.dump_json(image.scene)) for image in world.images
-    }
-    for kind, mark in sorted(marks):
-      owner = owners.setdefault((kind, mark), folder)
-      if owner != folder:
-        breaches.append(
-          Breach('disjoint', folder, f'shares a {kind} with {owner}: {mark}')
-        )
-  return breaches
-
-
 def _check_images(world: world_lib.World) -> Iterator[Breach]:
   """Checks ids, objects, families and the order on the screen."""
   digits = max(5, len(str(len(world.images) - 1)))

@@ -26,6 +26,7 @@ from vhop_jax.worlds import level as level_lib
 from vhop_jax.worlds import link_graph
 from vhop_jax.worlds import objects as objects_lib
 from vhop_jax.worlds import prints as prints_lib
+from vhop_jax.worlds import prompt as prompt_lib
 
 HEADER_FILE = 'world.json'
 FORMAT_VERSION = 1
@@ -50,6 +51,7 @@ class Spec:
       that is drawn.
     prints: Which logos (L6) or words (L7) may be printed: 'all', or 'train' or
       'test' for two halves that share none.
+    wording: 'standard' or 'rephrased': sentences that no model is trained on.
   """
 
   level: int
@@ -62,6 +64,7 @@ class Spec:
   name: str = ''
   with_chains: bool = True
   prints: str = 'all'
+  wording: str = 'standard'
 
   def __post_init__(self) -> None:
     """Refuses what cannot be built.
@@ -84,6 +87,7 @@ class Spec:
       raise errors.UsageError(
         f'prompt={self.prompt!r}: choose {" or ".join(level_lib.PROMPTS)}'
       )
+    errors.check_choice('wording', self.wording, tuple(prompt_lib.WORDINGS))
     if not 24 <= self.resolution <= 2048:
       raise errors.UsageError(
         f'resolution={self.resolution}: choose 24 to 2048 pixels'
@@ -122,12 +126,17 @@ class Spec:
   @property
   def key(self) -> str:
     """Names all that decides what is drawn; family count and size do not."""
-    # What is as usual is not named: older worlds keep their keys.
-    options = '' if self.prints == 'all' else f'-prints={self.prints}'
-    return (
-      f'L{self.level}-{self.prompt}-{self.hops}hop-{self.pack}{options}'
-      f'-seed{self.seed}'
+    key = (
+      f'L{self.level}-{self.prompt}-{self.hops}hop-{self.pack}-seed{self.seed}'
     )
+    # Worlds of before these were added keep their keys.
+    for value, default, label in (
+      (self.prints, 'all', f'prints={self.prints}'),
+      (self.wording, 'standard', self.wording),
+    ):
+      if value != default:
+        key += f'-{label}'
+    return key
 
   def to_json(self) -> dict[str, Any]:
     """Returns the spec as a JSON-compatible dict."""
@@ -137,7 +146,7 @@ class Spec:
   def from_json(cls, values: Mapping[str, Any]) -> 'Spec':
     """Makes a spec from what `to_json` returned.
 
-    Worlds of before `with_chains` was added all have chains.
+    A field that was added after a world was built has its default.
     """
     return cls(**values)
 
