@@ -184,7 +184,7 @@ def make_families(
   Returns:
     The families and the name of the driver that rendered them.
   """
-  from vhop_jax.worlds import geometry
+  from vhop_jax.worlds import arrange, geometry
   from vhop_jax.worlds import scene as scene_lib
 
   spec, start, stop, rendered = task
@@ -195,7 +195,7 @@ def make_families(
     made = MadeFamily(family, {}, {}, {})
     for slot, objects in family.images.items():
       rng = family_lib.make_rng(spec, number, f'scene/{slot}')
-      values = scene_lib.sample_scene(rng, objects).to_json()
+      values = arrange.sample_scene(rng, objects).to_json()
       made.scenes[slot] = values
       if renderer is not None:
         # What is drawn is what the JSON says, digits cut off and all.
