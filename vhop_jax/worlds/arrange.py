@@ -24,6 +24,7 @@ from vhop_jax.worlds.scene import (
   Light,
   Placement,
   Scene,
+  compute_box,
   place_points,
 )
 
@@ -43,13 +44,15 @@ _MIN_DISTANCE = 1.2
 # One behind the other: free ground between them, and how far the line from
 # one to the other may be turned off the line of sight.
 _DEPTH_GAP = (0.1, 0.5)
-_DEPTH_ANGLE = (math.radians(12), math.radians(36))
+_DEPTH_ANGLE = (math.radians(8), math.radians(30))
+# How much of the narrower one's width lies before or behind the other.
+_MIN_OVERLAP_FRAC = 0.2
 # One above the other: air above the lower one, and how far the board juts out.
-_AIR = (0.04, 0.12)
+_AIR = (0.08, 0.2)
 _BOARD_MARGIN = (0.04, 0.1)
 # How much of a linked object the other one, or the stand, may hide: less than
 # what the verifier allows, since it is no matter of a pixel.
-_MAX_HIDDEN_FRAC = 0.24
+MAX_HIDDEN_FRAC = 0.24
 _MAX_DRAWS = 400
 # What is left free for things in front and around.
 _FOREGROUND_ROOM = 0.12
@@ -106,7 +109,7 @@ class _Variation:
 _VARIATIONS = {
   'standard': _Variation(
     yaw=(-0.5, 0.5),
-    pitch={'sides': (0.14, 0.6), 'depth': (0.32, 0.65), 'height': (0.1, 0.4)},
+    pitch={'sides': (0.14, 0.6), 'depth': (0.32, 0.65), 'height': (0.06, 0.34)},
     fov=(0.42, 0.85),
     size=(0.5, 0.75),
     azimuth=(-1.25, 1.25),
@@ -118,7 +121,7 @@ _VARIATIONS = {
   ),
   'strong': _Variation(
     yaw=(-0.8, 0.8),
-    pitch={'sides': (0.06, 0.8), 'depth': (0.28, 0.85), 'height': (0.04, 0.5)},
+    pitch={'sides': (0.06, 0.8), 'depth': (0.28, 0.85), 'height': (0.03, 0.42)},
     fov=(0.26, 1.2),
     size=(0.4, 0.75),
     azimuth=(-1.9, 1.9),
@@ -129,7 +132,6 @@ _VARIATIONS = {
     is_textured=True,
   ),
 }
-VARIATIONS = tuple(_VARIATIONS)
 
 
 def compute_measure(wide: Any, tall: Any) -> Any:
@@ -261,7 +263,9 @@ def sample_scene(
   for _ in range(_MAX_DRAWS):
     yaw = rng.uniform(*ranges.yaw)
     found = _sample_arrangement(rng, objects, style, relations, yaw)
-    if relations == 'sides' or _is_open(found):
+    if relations == 'sides' or (
+      _is_open(found) and (relations == 'height' or _overlap(found))
+    ):
       break
   else:
     raise RuntimeError(
@@ -424,6 +428,20 @@ def _stack(
   )
 
 
+def _overlap(found: _Arrangement) -> bool:
+  """Returns whether one object stands before the other, not just nearer."""
+  boxes = [
+    compute_box(
+      found.camera,
+      place_points(placement, load_geometry(placement.object).extremes),
+    )
+    for placement in found.placements
+  ]
+  (a0, _, a1, _), (b0, _, b1, _) = boxes
+  narrower = min(a1 - a0, b1 - b0)
+  return min(a1, b1) - max(a0, b0) >= _MIN_OVERLAP_FRAC * narrower
+
+
 def _is_open(found: _Arrangement) -> bool:
   """Returns whether little of each linked object is hidden."""
   nearness = visibility.draw_nearness(
@@ -431,6 +449,6 @@ def _is_open(found: _Arrangement) -> bool:
     [*found.placements, *(extra.placement for extra in found.extras)],
   )
   return all(
-    visibility.compute_hidden_frac(nearness, i) <= _MAX_HIDDEN_FRAC
+    visibility.compute_hidden_frac(nearness, i) <= MAX_HIDDEN_FRAC
     for i in range(len(found.placements))
   )

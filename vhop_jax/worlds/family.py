@@ -3,7 +3,8 @@
 A family can be made alone, in any order, on any worker: each thing is drawn
 from a generator seeded by the spec's key, the family and a purpose.
 
-Chain A shows o[h-1] in relation r[h] to o[h] in its image h; the sibling chain
+The relations are the two of the world's pair (`level.PAIRS`); the first hop of
+chain A asks for the first of them. Chain A shows o[h-1] in relation r[h] to o[h] in its image h; the sibling chain
 B starts from the same object and shows p[h-1] in the mirrored relation to
 p[h]. Distractors are cross-linked where they can be, so that one image serves
 both queries.
@@ -39,11 +40,12 @@ class Shot:
   other: str | None = None
 
   def order(self) -> tuple[str, ...]:
-    """Returns the labels from left to right."""
+    """Returns the labels, that of the pair's first relation first."""
     if self.other is None:
       return (self.subject,)
     pair = (self.subject, self.other)
-    return pair if self.relation == 'leftof' else pair[::-1]
+    firsts = [first for first, _ in level_lib.PAIRS.values()]
+    return pair if self.relation in firsts else pair[::-1]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +94,8 @@ class Family:
 
   Attributes:
     number: Its number in the world.
-    images: For each slot the objects from left to right.
+    images: For each slot the objects, that of the pair's first relation first
+      (the left one, the one in front, the one on top).
     routes: Chain A and chain B.
     hops: What the two routes ask for.
     instructions: The prompts of the two queries.
@@ -178,9 +181,8 @@ def sample_layout(rng: np.random.Generator, spec: world_lib.Spec) -> Layout:
   else:
     shots['query_b'] = Shot(p[0])
     queries = ('query', 'query_b')
-  relations = ['leftof'] + [
-    level_lib.RELATIONS[rng.integers(2)] for _ in range(k - 1)
-  ]
+  pair = level_lib.PAIRS[spec.relations]
+  relations = [pair[0]] + [pair[rng.integers(2)] for _ in range(k - 1)]
   mirrored = [level_lib.MIRROR[relation] for relation in relations]
   for h in range(1, k + 1):
     shots[f'a{h}'] = Shot(o[h - 1], relations[h - 1], o[h])
@@ -210,7 +212,7 @@ def sample_layout(rng: np.random.Generator, spec: world_lib.Spec) -> Layout:
   layout = _add_type_mates(rng, layout, o, p)
   if spec.prompt == 'vague':
     if level_lib.has_dead_ends(spec.level):
-      layout = _add_vague_dead_ends(rng, layout, o, p)
+      layout = _add_vague_dead_ends(rng, layout, o, p, pair)
     return layout
   if not level_lib.asks_colour(spec.level, spec.prompt):
     return layout
@@ -316,7 +318,11 @@ def _add_fresh_dead_ends(
 
 
 def _add_vague_dead_ends(
-  rng: np.random.Generator, layout: Layout, o: Sequence[str], p: Sequence[str]
+  rng: np.random.Generator,
+  layout: Layout,
+  o: Sequence[str],
+  p: Sequence[str],
+  pair: tuple[str, str],
 ) -> Layout:
   """Adds two dead ends where neither relation nor colour is asked for.
 
@@ -326,7 +332,7 @@ def _add_vague_dead_ends(
   k = len(o) - 1
   h = int(rng.integers(1, k - 1)) if k > 2 else 0
   chain = (o, p)[rng.integers(2)]
-  first, second = (level_lib.RELATIONS[rng.integers(2)] for _ in range(2))
+  first, second = (pair[rng.integers(2)] for _ in range(2))
   return dataclasses.replace(
     layout,
     shots={

@@ -17,7 +17,21 @@ RELATION_LEVEL = 2  # From here on a hop asks for the spatial relation.
 COLOUR_LEVEL = 3  # From here on a hop asks for the other object's colour.
 DEAD_END_LEVEL = 4  # From here on a family has scenes that lead nowhere.
 
-MIRROR = {'leftof': 'rightof', 'rightof': 'leftof'}
+MAX_CLUTTER = 4
+VARIATIONS = ('standard', 'strong')  # Of light, camera and background.
+
+# How two objects of a world stand to each other. Of each pair the first
+# relation is that of the object which an image names first.
+PAIRS = {
+  'sides': ('leftof', 'rightof'),
+  'depth': ('infrontof', 'behind'),
+  'height': ('ontop', 'below'),
+}
+MIRROR = {
+  relation: pair[1 - i]
+  for pair in PAIRS.values()
+  for i, relation in enumerate(pair)
+}
 RELATIONS = tuple(MIRROR)
 
 

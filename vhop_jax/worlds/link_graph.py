@@ -33,19 +33,25 @@ class LinkGraph:
   The graph knows nothing of levels or prompts; `valid_links` applies them.
   """
 
-  def __init__(self, images: 'Sequence[world_lib.ImageRecord]'):
+  def __init__(
+    self,
+    images: 'Sequence[world_lib.ImageRecord]',
+    relations: str = 'sides',
+  ):
     """Indexes the images by the objects that they show.
 
     Args:
       images: the gallery; images of a single object are nobody's target.
+      relations: how two objects of the world stand, a key of `level.PAIRS`.
     """
+    of_first, of_second = level_lib.PAIRS[relations]
     self._links: dict[str, list[Link]] = collections.defaultdict(list)
     for image in images:
       if len(image.objects) != 2:
         continue
-      left, right = image.objects
-      self._links[left.uid].append(Link(image.id, 'leftof', right))
-      self._links[right.uid].append(Link(image.id, 'rightof', left))
+      first, second = image.objects
+      self._links[first.uid].append(Link(image.id, of_first, second))
+      self._links[second.uid].append(Link(image.id, of_second, first))
 
   def links(self, image_id: str, object_uid: str) -> list[Link]:
     """Returns all links from an image by one object that it shows."""

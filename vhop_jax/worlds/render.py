@@ -35,6 +35,7 @@ _PROGRAMS = {
   'ground': ('background', ('FINE', 'GROUND')),
   'wall': ('background', ('FINE',)),
 }
+_BEHIND = 40.0
 _BUFFER_BYTES = 1 << 18  # Holds a usual mesh; larger ones get larger buffers.
 _CONTACT_DARKNESS = 0.45
 _REACH = 0.5 * math.sqrt(3)
@@ -103,6 +104,20 @@ def _make_light_projection(scene: Scene) -> tuple[np.ndarray, float]:
   return matrix, 2 * float(half[0])
 
 
+def _compute_reach(camera: Camera, aspect: float) -> float:
+  """Returns how far the ground reaches behind the camera's place.
+
+  The ground ends below the camera, unless a corner of the picture looks back
+  from there: one that is much turned, and sees wide.
+  """
+  right, up, forward = camera.compute_axes()
+  half = math.tan(camera.fov / 2)
+  corners = [
+    forward + half * (x * aspect * right - up) for x in (-1, 1)
+  ]
+  return _BEHIND if max(corner[2] for corner in corners) > 0 else 0.0
+
+
 def _make_surface(surface: Surface, extra: float) -> list[list[float]]:
   """Packs a surface: two colours, then how its texture lies."""
   layer = float(TEXTURES.index(surface.texture))
@@ -131,7 +146,7 @@ def _make_scene_block(scene: Scene, aspect: float) -> bytes:
     [*light.colour, len(contacts)],
     *contacts,
     *unused,
-    *_make_surface(scene.background.ground, 0.0),
+    *_make_surface(scene.background.ground, _compute_reach(camera, aspect)),
     *_make_surface(scene.background.wall, scene.background.wall_distance),
   ]
   return np.array(rows, np.float32).tobytes()
