@@ -45,11 +45,15 @@ _MIN_DISTANCE = 1.2
 # one to the other may be turned off the line of sight.
 _DEPTH_GAP = (0.1, 0.5)
 _DEPTH_ANGLE = (math.radians(8), math.radians(30))
-# How much of the narrower one's width lies before or behind the other.
+# How much of the narrower one's width lies before or behind the other, and how
+# much lower in the picture the nearer one stands, of the picture's height.
 _MIN_OVERLAP_FRAC = 0.2
+_MIN_LOWER = 0.05
 # One above the other: air above the lower one, and how far the board juts out.
 _AIR = (0.08, 0.2)
 _BOARD_MARGIN = (0.04, 0.1)
+# Of each the mean of width and height, as a share of the picture's height.
+_MIN_SIZE = 0.17
 # How much of a linked object the other one, or the stand, may hide: less than
 # what the verifier allows, since it is no matter of a pixel.
 MAX_HIDDEN_FRAC = 0.24
@@ -134,7 +138,7 @@ _VARIATIONS = {
 }
 
 
-def compute_measure(wide: Any, tall: Any) -> Any:
+def _compute_measure(wide: Any, tall: Any) -> Any:
   """Says how large an object looks, in the unit of its width and height."""
   return np.maximum(tall, _WIDTH_WEIGHT * wide)
 
@@ -216,7 +220,7 @@ def _solve_view(
     low, high = seen.min(axis=2) + 0.5, seen.max(axis=2) + 0.5
     corner = low.min(axis=0)
     extent = high.max(axis=0) - corner
-    measures = compute_measure(*((high - low) * (ASPECT, 1)).T)
+    measures = _compute_measure(*((high - low) * (ASPECT, 1)).T)
     ratio = max(measures[: group.count].max() / size, *(extent / free))
     ratio = max(ratio, _MIN_DISTANCE / distance)
     distance *= ratio
@@ -229,15 +233,17 @@ def _solve_view(
     if group.gap is not None:
       apart += (group.gap - (low[1, 0] - high[0, 0]) / ratio) * length[0]
   eye = pan @ axes[:2] - distance * axes[2]
-  positions = (group.sides * apart)[:, None] * axes[
-    0
-  ] + group.depths[:, None] * towards
+  positions = (group.sides * apart)[:, None] * axes[0] + group.depths[
+    :, None
+  ] * towards
   positions[:, 1] += group.lifts
   return dataclasses.replace(camera, eye=tuple(eye)), positions
 
 
 def sample_scene(
-  rng: np.random.Generator, objects: Sequence[Object], style: Style | None = None
+  rng: np.random.Generator,
+  objects: Sequence[Object],
+  style: Style | None = None,
 ) -> Scene:
   """Samples a scene in which one or two objects stand.
 
@@ -263,9 +269,7 @@ def sample_scene(
   for _ in range(_MAX_DRAWS):
     yaw = rng.uniform(*ranges.yaw)
     found = _sample_arrangement(rng, objects, style, relations, yaw)
-    if relations == 'sides' or (
-      _is_open(found) and (relations == 'height' or _overlap(found))
-    ):
+    if _is_clear(found, relations):
       break
   else:
     raise RuntimeError(
@@ -330,7 +334,7 @@ def _sample_arrangement(
     # What looks small from here, such as a low or a narrow object, is made
     # somewhat larger, so that its partner does not dwarf it.
     across = outline @ camera.compute_axes()[0]
-    measure = compute_measure(np.ptp(across), np.ptp(outline[:, 1]))
+    measure = _compute_measure(np.ptp(across), np.ptp(outline[:, 1]))
     scale = round(float(scale / measure**_EVENNESS), DIGITS)
     placements.append(dataclasses.replace(placement, scale=scale))
     outlines.append(scale * outline)
@@ -428,22 +432,26 @@ def _stack(
   )
 
 
-def _overlap(found: _Arrangement) -> bool:
-  """Returns whether one object stands before the other, not just nearer."""
-  boxes = [
-    compute_box(
-      found.camera,
-      place_points(placement, load_geometry(placement.object).extremes),
-    )
-    for placement in found.placements
-  ]
-  (a0, _, a1, _), (b0, _, b1, _) = boxes
-  narrower = min(a1 - a0, b1 - b0)
-  return min(a1, b1) - max(a0, b0) >= _MIN_OVERLAP_FRAC * narrower
-
-
-def _is_open(found: _Arrangement) -> bool:
-  """Returns whether little of each linked object is hidden."""
+def _is_clear(found: _Arrangement, relations: str) -> bool:
+  """Returns whether both objects are seen well, and in their relation."""
+  if relations == 'sides':
+    return True  # The solved view alone takes care of it.
+  x0, y0, x1, y1 = np.array(
+    [
+      compute_box(
+        found.camera,
+        place_points(placement, load_geometry(placement.object).extremes),
+      )
+      for placement in found.placements
+    ]
+  ).T
+  if ((x1 - x0) * ASPECT + y1 - y0).min() < 2 * _MIN_SIZE:
+    return False
+  if relations == 'depth' and (
+    x1.min() - x0.max() < _MIN_OVERLAP_FRAC * (x1 - x0).min()
+    or y1[0] - y1[1] < _MIN_LOWER
+  ):
+    return False
   nearness = visibility.draw_nearness(
     found.camera,
     [*found.placements, *(extra.placement for extra in found.extras)],

@@ -1,6 +1,6 @@
 """Samples what objects stand on and in front of: ground, wall or open sky."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 import colorsys
 import dataclasses
 from typing import Any
@@ -91,7 +91,7 @@ def _sample_surface(
   rng: np.random.Generator,
   avoid: np.ndarray,
   period: tuple[float, float],
-  textures: Sequence[str],
+  textures: tuple[str, ...],
 ) -> Surface:
   """Samples a surface whose colour differs from those to avoid [A, 3]."""
   hue, saturation, value = rng.random((3, _NUM_CANDIDATES))

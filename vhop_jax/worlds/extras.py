@@ -21,6 +21,7 @@ from vhop_jax.worlds.scene import (
   ASPECT,
   CLUTTER,
   FOREGROUND,
+  SUPPORT,
   Box,
   Camera,
   Extra,
@@ -30,11 +31,11 @@ from vhop_jax.worlds.scene import (
   place_points,
 )
 
-# How large an extra looks: as a share of the picture's height, and at most as
-# a share of the smaller linked object.
+# How large an extra looks, by the mean of its width and height: as a share of
+# the picture's height, and at most as a share of the smaller linked object.
 _FOREGROUND_SIZE = (0.15, 0.24)
 _MAX_SIZE_FRAC = 0.45
-_MIN_SIZE = 0.08
+_MIN_SIZE = 0.06
 # Scale of a thing around, before it is made smaller for the picture's sake.
 _CLUTTER_SCALE = (0.5, 0.85)
 _FRAME = 0.01
@@ -46,6 +47,7 @@ _FRONT_DOWN = (0.86, 0.97)
 _BEHIND = (0.1, 2.2)
 _BESIDE_PROBABILITY = 0.35
 _MIN_DEPTH = 0.3
+_CLEARANCE = 0.05
 # What an extra may hide of a linked object, and what may be hidden of it.
 _MAX_FRONT_FRAC = 0.11
 _MAX_BESIDE_FRAC = 0.05
@@ -155,9 +157,9 @@ def _add_extra(
     ):
       continue
     drawn = visibility.draw_nearness(camera, [placement])
-    everything = np.concatenate([nearness, drawn])
-    if _hides_little(everything, len(boxes), role):
-      return _insert(scene, Extra(role, placement))
+    full = _insert(scene, Extra(role, placement))
+    if _hides_little(np.concatenate([nearness, drawn]), full):
+      return full
   return None
 
 
@@ -176,13 +178,14 @@ def _sample_front(
   if depth < _MIN_DEPTH:
     return None
   x, _, z = np.array(camera.eye) + depth * ray
-  placement = Placement(obj, *round_all((x, z, turn)), 1.0)
+  x, z, turn = round_all((x, z, turn))
+  placement = Placement(obj, x, z, turn, 1.0)
   placement = _resize(camera, placement, min(size, limit), depth / zoom)
   towards = _get_towards(camera)
   nearest = max(
     (_get_outline(thing) @ towards).max() for thing in scene.list_things()
   )
-  is_nearer = (_get_outline(placement) @ towards).min() > nearest
+  is_nearer = (_get_outline(placement) @ towards).min() > nearest + _CLEARANCE
   return placement if is_nearer else None
 
 
@@ -215,7 +218,8 @@ def _sample_around(
     return None
   zoom = 0.5 / math.tan(camera.fov / 2)
   x, _, z = ahead + (across - 0.5) * ASPECT * depth / zoom * right
-  placement = Placement(obj, *round_all((x, z, turn, scale)))
+  x, z, turn, scale = round_all((x, z, turn, scale))
+  placement = Placement(obj, x, z, turn, scale)
   size = _measure_box(_compute_box(camera, placement))
   if size > limit:
     placement = _resize(camera, placement, 0.97 * limit, scale / size)
@@ -253,20 +257,22 @@ def _insert(scene: Scene, extra: Extra) -> Scene:
   )
 
 
-def _hides_little(nearness: np.ndarray, linked: int, role: str) -> bool:
-  """Returns whether the last thing hides little and is to be seen itself."""
+def _hides_little(nearness: np.ndarray, scene: Scene) -> bool:
+  """Returns whether the last thing hides little, and no extra is hidden."""
   last = len(nearness) - 1
+  linked = range(len(scene.placements))
+  role = scene.extras[-1].role
   limit = _MAX_FRONT_FRAC if role == FOREGROUND else _MAX_BESIDE_FRAC
+  extras = [
+    i
+    for i, extra in enumerate(scene.extras, start=len(linked))
+    if extra.role != SUPPORT
+  ]
+  get_hidden = visibility.compute_hidden_frac
   return (
-    visibility.compute_hidden_frac(nearness, last) <= _MAX_OWN_FRAC
-    and all(
-      visibility.compute_hidden_frac(nearness, i, [last]) <= limit
-      for i in range(linked)
-    )
-    and all(
-      visibility.compute_hidden_frac(nearness, i) <= arrange.MAX_HIDDEN_FRAC
-      for i in range(linked)
-    )
+    all(get_hidden(nearness, i, [last]) <= limit for i in linked)
+    and all(get_hidden(nearness, i) <= _MAX_OWN_FRAC for i in extras)
+    and all(get_hidden(nearness, i) <= arrange.MAX_HIDDEN_FRAC for i in linked)
   )
 
 
@@ -286,9 +292,9 @@ def _compute_box(camera: Camera, placement: Placement) -> Box:
 
 
 def _measure_box(box: Box) -> float:
-  """Returns how large what fills a box looks, in the picture's height."""
+  """Returns the mean of a box's width and height, in the picture's height."""
   x0, y0, x1, y1 = box
-  return float(arrange.compute_measure((x1 - x0) * ASPECT, y1 - y0))
+  return ((x1 - x0) * ASPECT + y1 - y0) / 2
 
 
 def _is_whole(box: Box) -> bool:

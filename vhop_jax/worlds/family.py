@@ -3,11 +3,11 @@
 A family can be made alone, in any order, on any worker: each thing is drawn
 from a generator seeded by the spec's key, the family and a purpose.
 
-The relations are the two of the world's pair (`level.PAIRS`); the first hop of
-chain A asks for the first of them. Chain A shows o[h-1] in relation r[h] to o[h] in its image h; the sibling chain
+Chain A shows o[h-1] in relation r[h] to o[h] in its image h; the sibling chain
 B starts from the same object and shows p[h-1] in the mirrored relation to
-p[h]. Distractors are cross-linked where they can be, so that one image serves
-both queries.
+p[h]. Relations are of one pair (`level.PAIRS`), and the first hop of chain A
+asks for its first. Distractors are cross-linked where they can be, so that one
+image serves both queries.
 """
 
 from collections.abc import Mapping, Sequence

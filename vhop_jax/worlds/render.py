@@ -112,9 +112,7 @@ def _compute_reach(camera: Camera, aspect: float) -> float:
   """
   right, up, forward = camera.compute_axes()
   half = math.tan(camera.fov / 2)
-  corners = [
-    forward + half * (x * aspect * right - up) for x in (-1, 1)
-  ]
+  corners = [forward + half * (x * aspect * right - up) for x in (-1, 1)]
   return _BEHIND if max(corner[2] for corner in corners) > 0 else 0.0
 
 
@@ -133,9 +131,7 @@ def _make_scene_block(scene: Scene, aspect: float) -> bytes:
   """Packs the uniform block `Scene` of scene.glsl."""
   camera, light = scene.camera, scene.light
   light_projection, width = _make_light_projection(scene)
-  contacts = [
-    _make_contact(placement) for placement in _list_standing(scene)
-  ]
+  contacts = [_make_contact(placement) for placement in _list_standing(scene)]
   unused = [[0.0, 0.0, 1.0, 0.0]] * (_MAX_CONTACTS - len(contacts))
   softness = light.softness / width * _SHADOW_MAP_PX
   rows = [

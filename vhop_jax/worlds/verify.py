@@ -15,11 +15,35 @@ import re
 import numpy as np
 
 from vhop_jax import errors
-from vhop_jax.worlds import leaks
+from vhop_jax.worlds import leaks, verify_scene
 from vhop_jax.worlds import objects as objects_lib
 from vhop_jax.worlds import world as world_lib
 
-OPPOSITE = {'leftof': 'rightof', 'rightof': 'leftof'}
+# Of an image's objects the first stands in the first of these relations to the
+# second, which stands in the other one to the first.
+RELATIONS = {
+  'sides': ('leftof', 'rightof'),
+  'depth': ('infrontof', 'behind'),
+  'height': ('ontop', 'below'),
+}
+OPPOSITE = {
+  'leftof': 'rightof',
+  'rightof': 'leftof',
+  'infrontof': 'behind',
+  'behind': 'infrontof',
+  'ontop': 'below',
+  'below': 'ontop',
+}
+PHRASES = {
+  'left of': 'leftof',
+  'right of': 'rightof',
+  'in front of': 'infrontof',
+  'behind': 'behind',
+  'on top of': 'ontop',
+  'below': 'below',
+}
+# A word that tells of a relation, whatever stands around it.
+TELLING = ('left', 'right', 'front', 'behind', 'top', 'below')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +94,7 @@ class Search:
     for image in world.images:
       for i, thing in enumerate(image.objects):
         if len(image.objects) == 2:
-          relation = ('leftof', 'rightof')[i]
+          relation = RELATIONS[world.spec.relations][i]
           self._steps[thing.uid].append(
             Step(image.id, relation, image.objects[1 - i])
           )
@@ -219,7 +243,11 @@ def verify_disjoint(folders: Sequence[str | os.PathLike[str]]) -> list[Breach]:
   breaches = []
   for folder in map(str, folders):
     world = world_lib.load_world(folder)
-    things = {thing for image in world.images for thing in image.objects}
+    things = {
+      thing
+      for image in world.images
+      for thing in (*image.objects, *image.extras)
+    }
     marks = {('uid', thing.uid) for thing in things}
     marks |= {('object', _get_looks(thing)) for thing in things}
     marks |= {
@@ -241,6 +269,8 @@ def _check_images(world: world_lib.World) -> Iterator[Breach]:
   things: dict[str, objects_lib.Object] = {}
   looks: dict[str, str] = {}
   scenes: dict[str, str] = {}
+  linked = {thing.uid for image in world.images for thing in image.objects}
+  extras: dict[str, str] = {}
   for position, image in enumerate(world.images):
     if image.id != f'{position:0{digits}d}':
       yield Breach('ids', image.id, f'stands at position {position}')
@@ -257,32 +287,27 @@ def _check_images(world: world_lib.World) -> Iterator[Breach]:
         yield Breach(
           'objects', image.id, f'{thing.uid} looks just like another object'
         )
+    for thing in _list_extras(image):
+      first = extras.setdefault(thing.uid, image.id)
+      if thing.uid in linked or first != image.id:
+        yield Breach('extras', image.id, f'{thing.uid} is in other images, too')
+      if looks.setdefault(_get_looks(thing), thing.uid) != thing.uid:
+        yield Breach(
+          'objects', image.id, f'{thing.uid} looks just like another object'
+        )
     text = world_lib.dump_json(image.scene)
     if scenes.setdefault(text, image.id) != image.id:
       yield Breach('same-scene', image.id, f'is that of {scenes[text]}')
-    yield from _check_order(image)
+    for rule, message in verify_scene.check_scene(world.spec, image):
+      yield Breach(rule, image.id, message)
 
 
-def _check_order(image: world_lib.ImageRecord) -> Iterator[Breach]:
-  """Checks that the scene shows the image's objects, left to right."""
-  from vhop_jax.worlds import scene as scene_lib  # Loads mesh code.
-
+def _list_extras(image: world_lib.ImageRecord) -> list[objects_lib.Object]:
+  """Lists what a scene holds beside the linked objects, if it is readable."""
   try:
-    scene = scene_lib.Scene.from_json(image.scene)
-    boxes = scene_lib.project(scene)
-  except (KeyError, TypeError, ValueError, errors.VhopError) as error:
-    yield Breach('order', image.id, f'has no readable scene ({error!r})')
-    return
-  centres = [(box[0] + box[2]) / 2 for box in boxes]
-  order = np.argsort(centres)
-  shown = [scene.placements[i].object for i in order]
-  if shown != list(image.objects):
-    yield Breach(
-      'order',
-      image.id,
-      f'shows {[o.uid for o in shown]} from left to right, not'
-      f' {[o.uid for o in image.objects]}',
-    )
+    return list(image.extras)
+  except (KeyError, TypeError, ValueError):
+    return []  # The check of the scene itself says so.
 
 
 def _check_pixels(
@@ -380,17 +405,19 @@ def _check_words(query: world_lib.Query, prompt: str) -> Iterator[Breach]:
   words = re.findall(r'[a-z]+', query.instruction.lower())
   colours = {word for word in words if word in objects_lib.COLOURS}
   if prompt == 'vague':
-    if colours or {'left', 'right'} & set(words):
+    if colours or set(TELLING) & set(words):
       yield Breach('prompt', query.id, f'tells too much: {query.instruction}')
     return
-  told = re.findall(
-    r'\b(left|right) of an? ([a-z]+)\b', query.instruction.lower()
-  )
-  asked = [(hop.relation.removesuffix('of'), hop.colour) for hop in query.hops]
-  sides = sum(word in ('left', 'right') for word in words)
+  told = [
+    (PHRASES[phrase], colour)
+    for phrase, colour in re.findall(
+      rf'\b({"|".join(PHRASES)}) an? ([a-z]+)\b', query.instruction.lower()
+    )
+  ]
+  asked = [(hop.relation, hop.colour) for hop in query.hops]
   if (
     told != asked
-    or sides != len(asked)
+    or sum(word in TELLING for word in words) != len(asked)
     or not colours <= {hop.colour for hop in query.hops}
   ):
     yield Breach('prompt', query.id, f'does not say {asked}: {told}')
