@@ -52,6 +52,7 @@ _MIN_LOWER = 0.05
 # One above the other: air above the lower one, and how far the board juts out.
 _AIR = (0.08, 0.2)
 _BOARD_MARGIN = (0.04, 0.1)
+_FRAME = 0.01  # At least this is free at the frame, where all is drawn again.
 # Of each the mean of width and height, as a share of the picture's height.
 _MIN_SIZE = 0.17
 # How much of a linked object the other one, or the stand, may hide: less than
@@ -269,7 +270,10 @@ def sample_scene(
   for _ in range(_MAX_DRAWS):
     yaw = rng.uniform(*ranges.yaw)
     found = _sample_arrangement(rng, objects, style, relations, yaw)
-    if _is_clear(found, relations):
+    # The plainest scenes are good as they are.
+    if (relations, style.variation) == ('sides', 'standard') or _is_clear(
+      found, style, relations
+    ):
       break
   else:
     raise RuntimeError(
@@ -432,10 +436,8 @@ def _stack(
   )
 
 
-def _is_clear(found: _Arrangement, relations: str) -> bool:
+def _is_clear(found: _Arrangement, style: Style, relations: str) -> bool:
   """Returns whether both objects are seen well, and in their relation."""
-  if relations == 'sides':
-    return True  # The solved view alone takes care of it.
   x0, y0, x1, y1 = np.array(
     [
       compute_box(
@@ -445,6 +447,12 @@ def _is_clear(found: _Arrangement, relations: str) -> bool:
       for placement in found.placements
     ]
   ).T
+  # From nearby the corrections do not bring everything to its place.
+  room = _FOREGROUND_ROOM if style.has_foreground else 0.0
+  if min(*x0, *y0) < _FRAME or max(*x1, *(y1 + room)) > 1 - _FRAME:
+    return False
+  if relations == 'sides':
+    return bool(x0[-1] > x1[0] or len(x0) == 1)
   if ((x1 - x0) * ASPECT + y1 - y0).min() < 2 * _MIN_SIZE:
     return False
   if relations == 'depth' and (

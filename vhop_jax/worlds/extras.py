@@ -139,7 +139,10 @@ def _add_extra(
   """Returns the scene with one more thing, or None if there is no room."""
   camera = scene.camera
   things = scene.list_things()
-  circles = [_compute_circle(thing) for thing in things]
+  standing = [
+    (thing, place_points(thing, load_geometry(thing.object).positions))
+    for thing in things
+  ]
   boxes = [_compute_box(camera, thing) for thing in scene.placements]
   limit = _MAX_SIZE_FRAC * min(map(_measure_box, boxes))
   nearness = visibility.draw_nearness(camera, things)
@@ -152,8 +155,8 @@ def _add_extra(
     if not (
       _is_whole(box)
       and _MIN_SIZE <= _measure_box(box) <= limit
-      and _stands_free(_compute_circle(placement), circles)
       and not any(_has_centre(other, box) for other in boxes)
+      and _stands_free(placement, standing)
     ):
       continue
     drawn = visibility.draw_nearness(camera, [placement])
@@ -182,9 +185,7 @@ def _sample_front(
   placement = Placement(obj, x, z, turn, 1.0)
   placement = _resize(camera, placement, min(size, limit), depth / zoom)
   towards = _get_towards(camera)
-  nearest = max(
-    (_get_outline(thing) @ towards).max() for thing in scene.list_things()
-  )
+  nearest = max(_compute_middle(thing, towards) for thing in scene.placements)
   is_nearer = (_get_outline(placement) @ towards).min() > nearest + _CLEARANCE
   return placement if is_nearer else None
 
@@ -261,8 +262,8 @@ def _hides_little(nearness: np.ndarray, scene: Scene) -> bool:
   """Returns whether the last thing hides little, and no extra is hidden."""
   last = len(nearness) - 1
   linked = range(len(scene.placements))
-  role = scene.extras[-1].role
-  limit = _MAX_FRONT_FRAC if role == FOREGROUND else _MAX_BESIDE_FRAC
+  is_front = scene.extras[-1].role == FOREGROUND
+  limit = _MAX_FRONT_FRAC if is_front else _MAX_BESIDE_FRAC
   extras = [
     i
     for i, extra in enumerate(scene.extras, start=len(linked))
@@ -284,6 +285,12 @@ def _get_towards(camera: Camera) -> np.ndarray:
 def _get_outline(placement: Placement) -> np.ndarray:
   """Returns the outermost points of a thing [E, 3]."""
   return place_points(placement, load_geometry(placement.object).extremes)
+
+
+def _compute_middle(placement: Placement, direction: np.ndarray) -> float:
+  """Returns where the middle of a thing is along a direction."""
+  along = _get_outline(placement) @ direction
+  return float(along.min() + along.max()) / 2
 
 
 def _compute_box(camera: Camera, placement: Placement) -> Box:
@@ -308,20 +315,26 @@ def _has_centre(box: Box, other: Box) -> bool:
   return box[0] <= x <= box[2] and box[1] <= y <= box[3]
 
 
-def _compute_circle(placement: Placement) -> tuple[float, float, float]:
-  """Returns x, z and radius of the ground that a thing takes."""
-  off = _get_outline(placement) - (placement.x, 0, placement.z)
-  radius = float(np.hypot(off[:, 0], off[:, 2]).max())
-  return placement.x, placement.z, radius
-
-
 def _stands_free(
-  circle: tuple[float, float, float],
-  others: Sequence[tuple[float, float, float]],
+  placement: Placement, others: Sequence[tuple[Placement, np.ndarray]]
 ) -> bool:
-  """Returns whether a circle on the ground meets no other."""
-  x, z, radius = circle
+  """Returns whether a thing has its ground to itself, up to its height.
+
+  Args:
+    placement: the thing.
+    others: what stands there, each with its vertices in the world [V, 3].
+  """
+  outline = _get_outline(placement)
+  radius = _compute_radius(placement, outline)
+  top = outline[:, 1].max()
   return all(
-    math.hypot(x - other_x, z - other_z) >= radius + other_radius
-    for other_x, other_z, other_radius in others
+    math.hypot(placement.x - other.x, placement.z - other.z)
+    >= radius + _compute_radius(other, points[points[:, 1] <= top])
+    for other, points in others
   )
+
+
+def _compute_radius(placement: Placement, points: np.ndarray) -> float:
+  """Returns how far points [N, 3] reach from where a thing stands."""
+  away = np.hypot(points[:, 0] - placement.x, points[:, 2] - placement.z)
+  return float(away.max(initial=0.0))

@@ -26,6 +26,8 @@ MAX_FOREGROUND_FRAC = 0.15
 MIN_SEEN_FRAC = 0.5
 # Largest size of an extra, by the smaller linked object's.
 MAX_EXTRA_FRAC = 0.6
+# How far a linked object may reach out of the frame, by its width or height.
+MAX_OUTSIDE_FRAC = 0.02
 # Side by side, the line between the centres rises less than this.
 MAX_SLOPE = 1.0
 # One behind the other, they share this much of the narrower one's width, and
@@ -132,6 +134,7 @@ def check_scene(
       for thing in image.objects
     )
     yield from check(view, first, second)
+  yield from _check_frame(view)
   yield from _check_extras(spec, view)
   yield from _check_hidden(view)
 
@@ -201,6 +204,15 @@ def _check_height(view: _View, first: int, second: int) -> Iterator[Finding]:
     yield 'apart', f'does not show one above the other: {aside:.2f} aside'
 
 
+def _check_frame(view: _View) -> Iterator[Finding]:
+  """Checks that the linked objects are whole in the picture."""
+  linked = len(view.scene.placements)
+  boxes = view.boxes[:linked] / (view.aspect, 1, view.aspect, 1)
+  outside = max(-boxes.min(), boxes.max() - 1)
+  if outside > MAX_OUTSIDE_FRAC:
+    yield 'frame', f'shows an object {outside:.0%} out of the picture'
+
+
 def _check_extras(spec: 'world_lib.Spec', view: _View) -> Iterator[Finding]:
   """Checks what no link is about: how many, how large and where."""
   scene = view.scene
@@ -236,7 +248,7 @@ def _check_extras(spec: 'world_lib.Spec', view: _View) -> Iterator[Finding]:
     if seen < MIN_SEEN_FRAC:
       yield 'extras', f'shows only {seen:.0%} of {uid}'
     if role == 'foreground' and (
-      view.reach[i, 1] >= view.reach[:linked, 0].min() or y < 0.5
+      view.reach[i, 1] >= view.reach[:linked].mean(axis=1).min() or y < 0.5
     ):
       yield 'extras', f'does not show {uid} in front, in the lower half'
 
