@@ -15,8 +15,8 @@ import time
 import numpy as np
 
 from vhop_jax.worlds import render
+from vhop_jax.worlds.arrange import sample_scene
 from vhop_jax.worlds.assets.procedural import PROCEDURAL
-from vhop_jax.worlds.scene import sample_scene
 
 RESOLUTIONS = (96, 224)
 WARM_UP = 20

@@ -46,6 +46,10 @@ def build(
   wording: str = 'standard',
   pack: str = 'procedural',
   with_chains: bool = True,
+  relations: str = 'sides',
+  foreground: bool = False,
+  clutter: int = 0,
+  variation: str = 'standard',
   workers: int | None = None,
   overwrite: bool = False,
 ) -> None:
@@ -67,6 +71,11 @@ def build(
     pack: asset pack that the objects come from.
     with_chains: store the gold chains; without them a query has its answers
       alone, as reinforcement learning reads them.
+    relations: how two objects stand to each other: sides (left and right of),
+      depth (in front of, behind) or height (on top of, below).
+    foreground: put a small object that is in no other image in front of each.
+    clutter: objects to put around in each image, 0 to 4.
+    variation: standard, or strong for more light and camera changes.
     workers: processes; all cores if not given.
     overwrite: replace another world in the folder.
   """
@@ -80,6 +89,10 @@ def build(
     wording=wording,
     pack=pack,
     with_chains=with_chains,
+    relations=relations,
+    foreground=foreground,
+    clutter=clutter,
+    variation=variation,
   )
   specs = {out: spec}
   if split:

@@ -1,5 +1,6 @@
 """Tests that the tiny tokenizer knows whatever a prompt can say."""
 
+import hashlib
 import json
 
 import numpy as np
@@ -7,11 +8,13 @@ import pytest
 
 from vhop_jax import errors
 from vhop_jax.models import tokenizer as tokenizer_lib
+from vhop_jax.worlds import level as level_lib
 from vhop_jax.worlds import objects as objects_lib
 from vhop_jax.worlds import prompt
 from vhop_jax.worlds import world as world_lib
 from vhop_jax.worlds.assets import procedural
 
+SHIPPED = '2cf86a6b1a3d42c2470b59e0248ffc569aa1623777a2fadd4386abbc725e314d'
 COLOURS = tuple(objects_lib.COLOURS)
 
 
@@ -30,7 +33,7 @@ def test_every_prompt_is_known(tokenizer):
   said = set()
   for i in range(1500):
     hops = [
-      world_lib.Hop(str(rng.choice(['leftof', 'rightof'])), rng.choice(COLOURS))
+      world_lib.Hop(str(rng.choice(level_lib.RELATIONS)), rng.choice(COLOURS))
       for _ in range(1 + i % 5)
     ]
     said.add(prompt.precise(rng, hops))
@@ -38,8 +41,8 @@ def test_every_prompt_is_known(tokenizer):
     said.add(
       prompt.single_hop(
         rng,
-        side=(None, 'left', 'right')[i % 3],
-        relation=(None, 'leftof', 'rightof')[rng.integers(3)],
+        side=(None, *prompt.PLACES.values())[i % 7],
+        relation=(None, *level_lib.RELATIONS)[rng.integers(7)],
         colour=(None, *COLOURS)[rng.integers(11)],
       )
     )
@@ -64,10 +67,25 @@ def test_every_caption_is_known(tokenizer):
 
 def test_shipped_file_is_that_of_the_words(tokenizer):
   # After a change of words: python -m vhop_jax.models.tokenizer
-  made = tokenizer_lib.make_tokenizer(prompt.all_words())
+  known = tokenizer_lib.list_words(tokenizer)
+  made = tokenizer_lib.make_tokenizer(prompt.all_words(), known)
   assert json.loads(tokenizer_lib.TINY_FILE.read_text()) == json.loads(
     made.to_str()
   )
+
+
+def test_words_of_the_shipped_checkpoints_keep_their_ids(tokenizer):
+  # The first 160 words are those that the checkpoints were trained with.
+  words = tokenizer_lib.list_words(tokenizer)[:160]
+  assert words == sorted(words)
+  assert hashlib.sha256(' '.join(words).encode()).hexdigest() == SHIPPED
+  assert tokenizer.get_vocab_size() <= 320  # The decoder's vocab_size.
+
+
+def test_added_words_come_after_the_known_ones():
+  known = ['b', 'a']
+  made = tokenizer_lib.make_tokenizer(['d', 'a', 'c'], known)
+  assert tokenizer_lib.list_words(made) == ['b', 'a', 'c', 'd']
 
 
 def test_case_does_not_matter_and_strange_words_are_unknown(tokenizer):

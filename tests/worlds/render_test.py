@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from vhop_jax import errors
-from vhop_jax.worlds import render
+from vhop_jax.worlds import arrange, render
 from vhop_jax.worlds import scene as scene_lib
 from vhop_jax.worlds.assets.procedural import PROCEDURAL
 
@@ -37,7 +37,7 @@ def sample(seed, types=(None, None)):
     PROCEDURAL.sample_object(rng, uid=str(i), type=name)
     for i, name in enumerate(types)
   ]
-  return scene_lib.sample_scene(rng, objects)
+  return arrange.sample_scene(rng, objects)
 
 
 def repaint(scene, index, colour):

@@ -17,9 +17,8 @@ import numpy as np
 
 from vhop_jax import errors
 from vhop_jax.models import sequence as sequence_lib
+from vhop_jax.worlds import arrange, prompt, render_pool
 from vhop_jax.worlds import objects as objects_lib
-from vhop_jax.worlds import prompt, render_pool
-from vhop_jax.worlds import scene as scene_lib
 from vhop_jax.worlds.assets import procedural
 
 SIDES = ('left', 'right')
@@ -127,7 +126,7 @@ def make_group(task: tuple[PairSpec, int]) -> Group:
   renderer = render_pool.get_renderer(spec.resolution)
   pixels = np.stack(
     [
-      renderer.render(scene_lib.sample_scene(rng, [things[m] for m in row]))
+      renderer.render(arrange.sample_scene(rng, [things[m] for m in row]))
       for row in members
     ]
   )

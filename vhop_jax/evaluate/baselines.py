@@ -11,6 +11,7 @@ from vhop_jax.index import gallery as gallery_lib
 from vhop_jax.index import search
 from vhop_jax.models import pretrained as pretrained_lib
 from vhop_jax.typing import Bool, Float, Int, ndarray
+from vhop_jax.worlds import level as level_lib
 from vhop_jax.worlds import prompt
 from vhop_jax.worlds import world as world_lib
 
@@ -97,12 +98,12 @@ def _find_side(
 ) -> str | None:
   """Returns where the object to carry on stands, by the hop that led here.
 
-  An object carried `leftof` another stands left, so the other one is on the
-  right.
+  An object carried `leftof` another stands left, so the other one, which is
+  carried from there on, is on the right.
   """
   if len(world.images[path.images[-1]].objects) == 1 or relation is None:
     return None
-  return {'leftof': 'right', 'rightof': 'left'}[relation]
+  return prompt.PLACES[level_lib.MIRROR[relation]]
 
 
 def search_best_path(

@@ -37,6 +37,7 @@ from vhop_jax.evaluate.scores import (
   is_answer_in_stack,
   is_success,
 )
+from vhop_jax.worlds import prompt
 from vhop_jax.worlds.level import asks_colour, asks_relation
 from vhop_jax.worlds.link_graph import LinkGraph
 from vhop_jax.worlds.world import ImageRecord, Query, World
@@ -337,7 +338,7 @@ def describe_type(thing: Any) -> str:
 
 def describe_side(relation: str) -> str:
   """Words a relation, e.g. `left of`."""
-  return {'leftof': 'left of', 'rightof': 'right of'}[relation]
+  return prompt.RELATION_WORDS[relation]
 
 
 def describe_relation(relation: str, other: Any) -> str:

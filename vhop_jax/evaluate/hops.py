@@ -13,10 +13,10 @@ import numpy as np
 from vhop_jax.evaluate import scores as scores_lib
 from vhop_jax.index import gallery as gallery_lib
 from vhop_jax.models import pretrained as pretrained_lib
+from vhop_jax.worlds import level as level_lib
 from vhop_jax.worlds import prompt
 from vhop_jax.worlds import world as world_lib
 
-SIDES = ('left', 'right')
 KS = (1, 2, 5, 10)
 
 
@@ -28,8 +28,8 @@ class ToldHop:
     query: index of its query in the world.
     hop: number of the hop, from 0.
     source: gallery index of the image it starts from.
-    side: where the carried object stands there: 'left', 'right', or None
-      where it is alone.
+    side: where the carried object stands there, a value of `prompt.PLACES`;
+      None where it is alone.
     target: gallery index of the gold image.
     excluded: gallery indices that may not be retrieved.
   """
@@ -42,11 +42,20 @@ class ToldHop:
   excluded: tuple[int, ...]
 
 
-def find_carried_side(image: world_lib.ImageRecord, uid: str) -> str | None:
-  """Returns where an object stands in an image; None where it is alone."""
+def find_carried_side(
+  image: world_lib.ImageRecord, uid: str, relations: str = 'sides'
+) -> str | None:
+  """Returns where an object stands in an image; None where it is alone.
+
+  Args:
+    image: shows the object.
+    uid: of the object.
+    relations: how two objects of the world stand, a key of `level.PAIRS`.
+  """
   if len(image.objects) == 1:
     return None
-  return SIDES[[o.uid for o in image.objects].index(uid)]
+  place = [o.uid for o in image.objects].index(uid)
+  return prompt.PLACES[level_lib.PAIRS[relations][place]]
 
 
 def list_told_hops(world: world_lib.World) -> list[ToldHop]:
@@ -64,7 +73,7 @@ def list_told_hops(world: world_lib.World) -> list[ToldHop]:
           query=q,
           hop=h,
           source=seen[-1],
-          side=find_carried_side(source, carried.uid),
+          side=find_carried_side(source, carried.uid, world.spec.relations),
           target=target,
           excluded=tuple(seen),
         )

@@ -1,11 +1,12 @@
 """Turns texts into token ids: the tiny model's own file, or any user's.
 
-Every model uses the `tokenizers` library and its JSON format. The tiny
-model's file is a word-level vocabulary of what `worlds.prompt` can say; write
-it anew with `python -m vhop_jax.models.tokenizer` after a change of words.
+Every model uses the `tokenizers` library and its JSON format. The tiny model's
+file is a word-level vocabulary of what `worlds.prompt` can say. After a change of
+words `python -m vhop_jax.models.tokenizer` adds the new ones; those that it has
+keep their ids, which the shipped checkpoints were trained with.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 import functools
 import os
 import pathlib
@@ -28,13 +29,17 @@ UNKNOWN = '<unk>'
 TINY_FILE = pathlib.Path(__file__).parent / 'tiny_tokenizer.json'
 
 
-def make_tokenizer(words: Iterable[str]) -> tokenizers.Tokenizer:
+def make_tokenizer(
+  words: Iterable[str], known: Sequence[str] = ()
+) -> tokenizers.Tokenizer:
   """Makes a word-level tokenizer that ignores case.
 
   Args:
     words: the vocabulary: lower-case words and punctuation marks.
+    known: words that come first, in this order, whether in `words` or not.
   """
-  vocabulary = [*SPECIAL_TOKENS, UNKNOWN, *sorted(set(words))]
+  added = sorted(set(words) - set(known))
+  vocabulary = [*SPECIAL_TOKENS, UNKNOWN, *known, *added]
   tokenizer = tokenizers.Tokenizer(
     models.WordLevel(
       {word: i for i, word in enumerate(vocabulary)}, unk_token=UNKNOWN
@@ -72,10 +77,17 @@ def load_tokenizer(
   return tokenizer
 
 
+def list_words(tokenizer: tokenizers.Tokenizer) -> list[str]:
+  """Lists the words of a tokenizer of `make_tokenizer`, in the order of ids."""
+  vocabulary = tokenizer.get_vocab()
+  words = sorted(vocabulary, key=vocabulary.__getitem__)
+  return words[len(SPECIAL_TOKENS) + 1 :]
+
+
 def _write_tiny() -> None:
   from vhop_jax.worlds import prompt
 
-  tokenizer = make_tokenizer(prompt.all_words())
+  tokenizer = make_tokenizer(prompt.all_words(), list_words(load_tokenizer()))
   tokenizer.save(str(TINY_FILE))
   print(f'wrote {tokenizer.get_vocab_size()} tokens')
 

@@ -18,6 +18,8 @@ _NUM_CANDIDATES = 12
 # How far apart, in OKLab, an object and its surroundings should be.
 _CONTRAST = 0.22
 _SKY_PROBABILITY = 0.25
+# Those in which something is to be seen.
+TEXTURED = tuple(t for t in TEXTURES if t not in ('plain', 'gradient'))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +65,10 @@ def round_all(values: Iterable[float]) -> tuple[Any, ...]:
 
 
 def _sample_surface(
-  rng: np.random.Generator, avoid: np.ndarray, period: tuple[float, float]
+  rng: np.random.Generator,
+  avoid: np.ndarray,
+  period: tuple[float, float],
+  textures: tuple[str, ...],
 ) -> Surface:
   """Samples a surface whose colour differs from those to avoid [A, 3]."""
   hue, saturation, value = rng.random((3, _NUM_CANDIDATES))
@@ -87,7 +92,7 @@ def _sample_surface(
     value[best] + step,
   )
   return Surface(
-    texture=TEXTURES[rng.integers(len(TEXTURES))],
+    texture=textures[rng.integers(len(textures))],
     colour=round_all(colours[best]),
     second_colour=round_all(second),
     period=round(rng.uniform(*period), DIGITS),
@@ -97,7 +102,11 @@ def _sample_surface(
 
 
 def sample_background(
-  rng: np.random.Generator, avoid: np.ndarray, wall_from: float
+  rng: np.random.Generator,
+  avoid: np.ndarray,
+  wall_from: float,
+  *,
+  is_textured: bool = False,
 ) -> Background:
   """Samples ground and wall that objects stand out from.
 
@@ -105,13 +114,15 @@ def sample_background(
     rng: is consumed.
     avoid: sRGB colours of the objects [A, 3].
     wall_from: the least distance of the wall.
+    is_textured: whether there always is a wall, and no surface is plain.
   """
-  ground = _sample_surface(rng, avoid, (1.2, 3.2))
-  wall = _sample_surface(rng, avoid, (1.5, 4.0))
+  textures = TEXTURED if is_textured else TEXTURES
+  ground = _sample_surface(rng, avoid, (1.2, 3.2), textures)
+  wall = _sample_surface(rng, avoid, (1.5, 4.0), textures)
   # Bricks and planks lie level or upright on a wall.
   quarter = rng.integers(2) * np.pi / 2 if wall.texture != 'bricks' else 0.0
   wall = dataclasses.replace(wall, angle=round(float(quarter), DIGITS))
   distance = wall_from + rng.uniform(0.15, 1.6)
-  if rng.random() < _SKY_PROBABILITY:
+  if rng.random() < _SKY_PROBABILITY and not is_textured:
     distance = 0.0
   return Background(ground, wall, round(float(distance), DIGITS))

@@ -5,8 +5,9 @@ from a generator seeded by the spec's key, the family and a purpose.
 
 Chain A shows o[h-1] in relation r[h] to o[h] in its image h; the sibling chain
 B starts from the same object and shows p[h-1] in the mirrored relation to
-p[h]. Distractors are cross-linked where they can be, so that one image serves
-both queries.
+p[h]. Relations are of one pair (`level.PAIRS`), and the first hop of chain A
+asks for its first. Distractors are cross-linked where they can be, so that one
+image serves both queries.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -42,11 +43,12 @@ class Shot:
   other: str | None = None
 
   def order(self) -> tuple[str, ...]:
-    """Returns the labels from left to right."""
+    """Returns the labels, that of the pair's first relation first."""
     if self.other is None:
       return (self.subject,)
     pair = (self.subject, self.other)
-    return pair if self.relation == 'leftof' else pair[::-1]
+    firsts = [first for first, _ in level_lib.PAIRS.values()]
+    return pair if self.relation in firsts else pair[::-1]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +100,8 @@ class Family:
 
   Attributes:
     number: Its number in the world.
-    images: For each slot the objects from left to right.
+    images: For each slot the objects, that of the pair's first relation first
+      (the left one, the one in front, the one on top).
     routes: Chain A and chain B.
     hops: What the two routes ask for.
     instructions: The prompts of the two queries.
@@ -219,9 +222,8 @@ def sample_layout(rng: np.random.Generator, spec: world_lib.Spec) -> Layout:
   else:
     shots['query_b'] = Shot(p[0])
     queries = ('query', 'query_b')
-  relations = ['leftof'] + [
-    level_lib.RELATIONS[rng.integers(2)] for _ in range(k - 1)
-  ]
+  pair = level_lib.PAIRS[spec.relations]
+  relations = [pair[0]] + [pair[rng.integers(2)] for _ in range(k - 1)]
   mirrored = [level_lib.MIRROR[relation] for relation in relations]
   for h in range(1, k + 1):
     shots[f'a{h}'] = Shot(o[h - 1], relations[h - 1], o[h])
@@ -268,7 +270,8 @@ def _add_traps(
   k = spec.hops
   if spec.prompt == 'vague':
     if level_lib.has_dead_ends(spec.level):
-      layout = _add_vague_dead_ends(rng, layout, o, p)
+      pair = level_lib.PAIRS[spec.relations]
+      layout = _add_vague_dead_ends(rng, layout, o, p, pair)
     return layout
   if not level_lib.asks_colour(spec.level, spec.prompt):
     return layout
@@ -374,7 +377,11 @@ def _add_fresh_dead_ends(
 
 
 def _add_vague_dead_ends(
-  rng: np.random.Generator, layout: Layout, o: Sequence[str], p: Sequence[str]
+  rng: np.random.Generator,
+  layout: Layout,
+  o: Sequence[str],
+  p: Sequence[str],
+  pair: tuple[str, str],
 ) -> Layout:
   """Adds two dead ends where neither relation nor colour is asked for.
 
@@ -384,7 +391,7 @@ def _add_vague_dead_ends(
   k = len(o) - 1
   h = int(rng.integers(1, k - 1)) if k > 2 else 0
   chain = (o, p)[rng.integers(2)]
-  first, second = (level_lib.RELATIONS[rng.integers(2)] for _ in range(2))
+  first, second = (pair[rng.integers(2)] for _ in range(2))
   return dataclasses.replace(
     layout,
     shots={

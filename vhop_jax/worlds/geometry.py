@@ -9,6 +9,7 @@ from vhop_jax.errors import DataError
 from vhop_jax.worlds import prints
 from vhop_jax.worlds.assets import AssetPack, Mesh, Part
 from vhop_jax.worlds.assets.procedural import PROCEDURAL
+from vhop_jax.worlds.assets.stands import STANDS
 from vhop_jax.worlds.objects import Object
 
 PACKS: dict[str, AssetPack] = {PROCEDURAL.name: PROCEDURAL}
@@ -152,6 +153,8 @@ def make_geometry(mesh: Mesh) -> Geometry:
 @functools.lru_cache(maxsize=256)
 def load_geometry(obj: Object) -> Geometry:
   """Makes the geometry of an object; remembers those used last."""
+  if obj.pack == STANDS.name:  # No pack that a world could be made of.
+    return make_geometry(STANDS.mesh(obj))
   if obj.pack not in PACKS:
     raise DataError(
       f'object {obj.uid} is of the asset pack {obj.pack!r}, which is not'

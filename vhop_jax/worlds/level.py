@@ -23,7 +23,21 @@ TEXT_LEVEL = 7  # or by one printed text, and no longer by being the same.
 # The least width in pixels at which a logo is told from others, a text read.
 MIN_RESOLUTIONS = {'logo': 96, 'text': 224}
 
-MIRROR = {'leftof': 'rightof', 'rightof': 'leftof'}
+MAX_CLUTTER = 4
+VARIATIONS = ('standard', 'strong')  # Of light, camera and background.
+
+# How two objects of a world stand to each other. Of each pair the first
+# relation is that of the object which an image names first.
+PAIRS = {
+  'sides': ('leftof', 'rightof'),
+  'depth': ('infrontof', 'behind'),
+  'height': ('ontop', 'below'),
+}
+MIRROR = {
+  relation: pair[1 - i]
+  for pair in PAIRS.values()
+  for i, relation in enumerate(pair)
+}
 RELATIONS = tuple(MIRROR)
 
 

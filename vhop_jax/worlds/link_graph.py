@@ -47,22 +47,30 @@ class LinkGraph:
   applies them.
   """
 
-  def __init__(self, images: 'Sequence[world_lib.ImageRecord]', level: int):
+  def __init__(
+    self,
+    images: 'Sequence[world_lib.ImageRecord]',
+    *,
+    level: int,
+    relations: str = 'sides',
+  ):
     """Indexes the images by the marks of the objects that they show.
 
     Args:
       images: the gallery; images of a single object are nobody's target.
       level: decides what makes a link.
+      relations: how two objects of the world stand, a key of `level.PAIRS`.
     """
     self._level = level
+    of_first, of_second = level_lib.PAIRS[relations]
     self._links: dict[str, list[Link]] = collections.defaultdict(list)
     for image in images:
       if len(image.objects) != 2:
         continue
-      left, right = image.objects
+      first, second = image.objects
       for subject, relation, other in (
-        (left, 'leftof', right),
-        (right, 'rightof', left),
+        (first, of_first, second),
+        (second, of_second, first),
       ):
         link = Link(image.id, subject, relation, other)
         self._links[get_mark(subject, level)].append(link)

@@ -18,8 +18,24 @@ from vhop_jax.worlds import objects as objects_lib
 if TYPE_CHECKING:
   from vhop_jax.worlds import world as world_lib
 
-# A relation's words; the verifier reads `left of` and `right of` back.
-RELATION_WORDS = {'leftof': 'left of', 'rightof': 'right of'}
+# A relation's words; the verifier reads them back.
+RELATION_WORDS = {
+  'leftof': 'left of',
+  'rightof': 'right of',
+  'infrontof': 'in front of',
+  'behind': 'behind',
+  'ontop': 'on top of',
+  'below': 'below',
+}
+# Where in a picture an object stands that is in a relation to the other one.
+PLACES = {
+  'leftof': 'left',
+  'rightof': 'right',
+  'infrontof': 'front',
+  'behind': 'back',
+  'ontop': 'top',
+  'below': 'bottom',
+}
 PATTERN_WORDS = {
   pattern: '' if pattern == 'plain' else pattern.replace('_', '-')
   for pattern in objects_lib.PATTERNS
@@ -52,6 +68,10 @@ _SIDES = {
   None: _THIS,
   'left': 'the object on the left',
   'right': 'the object on the right',
+  'front': 'the object in front',
+  'back': 'the object behind',
+  'top': 'the object on top',
+  'bottom': 'the object below',
 }
 
 PRECISE = (
@@ -231,7 +251,8 @@ def say_precise(wording: Wording, hops: 'Sequence[world_lib.Hop]') -> str:
   clauses = []
   for i, hop in enumerate(hops):
     clauses.append(
-      _choose_clause(wording, i, len(hops)).format(
+      _fill(
+        _choose_clause(wording, i, len(hops)),
         subject=_THIS,
         relation=RELATION_WORDS[hop.relation],
         other=with_article(f'{hop.colour} object'),
@@ -268,20 +289,20 @@ def single_hop(
 
   Args:
     rng: chooses the wording.
-    side: which object of the picture is meant: 'left', 'right', or None where
-      it shows one object only.
-    relation: 'leftof', 'rightof', or None to leave it open.
+    side: which object of the picture is meant, a value of `PLACES`, or None
+      where it shows one object only.
+    relation: a key of `RELATION_WORDS`, or None to leave it open.
     colour: the other object's colour, or None to leave it open.
   """
   wordings = VAGUE if relation is None and colour is None else PRECISE
   wording = wordings[rng.integers(len(wordings))]
   beside, another = _UNSPECIFIC
-  text = wording.single.format(
+  return _fill(
+    wording.single,
     subject=_SIDES[side],
     relation=RELATION_WORDS[relation] if relation else beside,
     other=with_article(f'{colour} object') if colour else another,
   )
-  return text.replace('to the beside', 'beside')
 
 
 def caption(
@@ -341,6 +362,13 @@ def all_words(types: Iterable[str] | None = None) -> tuple[str, ...]:
     'a an',
   ]
   return tuple(sorted({word for text in texts for word in split_words(text)}))
+
+
+def _fill(template: str, *, relation: str, **words: str) -> str:
+  """Fills a clause; one says `to the` of a side only."""
+  if not relation.startswith(('left', 'right')):
+    template = template.replace('to the {relation}', '{relation}')
+  return template.format(relation=relation, **words)
 
 
 def _name_carried(hops: 'Sequence[world_lib.Hop]', i: int) -> str:

@@ -19,7 +19,7 @@ from vhop_jax.worlds import prints
 from vhop_jax.worlds.background import Surface
 from vhop_jax.worlds.geometry import Geometry, load_geometry
 from vhop_jax.worlds.objects import COLOURS, PATTERNS
-from vhop_jax.worlds.scene import Camera, Placement, Scene
+from vhop_jax.worlds.scene import SUPPORT, Camera, Placement, Scene
 from vhop_jax.worlds.textures import SIZE_PX, TEXTURES, make_textures
 
 _SAMPLES = 4
@@ -27,7 +27,8 @@ _SHADOW_MAP_PX = 192
 _NEAR, _FAR = 0.1, 500.0
 _SCENE_BINDING, _THING_BINDING = 0, 1
 _SHADOW_UNIT, _TEXTURES_UNIT, _PRINT_UNIT = 0, 1, 2
-_SCENE_ROWS, _THING_ROWS = 19, 10  # Each of four floats.
+_MAX_CONTACTS = 8
+_SCENE_ROWS, _THING_ROWS = 17 + _MAX_CONTACTS, 10  # Each of four floats.
 # By name: the shader files and what is defined in them.
 _PROGRAMS = {
   'object': ('object', ()),
@@ -35,6 +36,7 @@ _PROGRAMS = {
   'ground': ('background', ('FINE', 'GROUND')),
   'wall': ('background', ('FINE',)),
 }
+_BEHIND = 40.0
 _BUFFER_BYTES = 1 << 18  # Holds a usual mesh; larger ones get larger buffers.
 _CONTACT_DARKNESS = 0.45
 _PRINT_DEPTH = (
@@ -93,8 +95,9 @@ def _make_light_projection(scene: Scene) -> tuple[np.ndarray, float]:
   """
   axes = scene.light.compute_axes()
   # Every mesh fits into a cube of width 1, so into a ball around its middle.
-  centres = np.array([[p.x, p.scale / 2, p.z] for p in scene.placements])
-  reach = np.array([[_REACH * p.scale] for p in scene.placements])
+  things = scene.list_things()
+  centres = np.array([[p.x, p.y + p.scale / 2, p.z] for p in things])
+  reach = np.array([[_REACH * p.scale] for p in things])
   seen = centres @ axes.T
   low, high = (seen - reach).min(axis=0), (seen + reach).max(axis=0)
   half = (high - low) / 2
@@ -103,6 +106,18 @@ def _make_light_projection(scene: Scene) -> tuple[np.ndarray, float]:
   matrix[:3, :3] = axes / half[:, None]
   matrix[:3, 3] = -(low + high) / 2 / half
   return matrix, 2 * float(half[0])
+
+
+def _compute_reach(camera: Camera, aspect: float) -> float:
+  """Returns how far the ground reaches behind the camera's place.
+
+  The ground ends below the camera, unless a corner of the picture looks back
+  from there: one that is much turned, and sees wide.
+  """
+  right, up, forward = camera.compute_axes()
+  half = math.tan(camera.fov / 2)
+  corners = [forward + half * (x * aspect * right - up) for x in (-1, 1)]
+  return _BEHIND if max(corner[2] for corner in corners) > 0 else 0.0
 
 
 def _make_surface(surface: Surface, extra: float) -> list[list[float]]:
@@ -120,19 +135,18 @@ def _make_scene_block(scene: Scene, aspect: float) -> bytes:
   """Packs the uniform block `Scene` of scene.glsl."""
   camera, light = scene.camera, scene.light
   light_projection, width = _make_light_projection(scene)
-  contacts = [[0.0, 0.0, 1.0, 0.0]] * 2
-  for i, placement in enumerate(scene.placements):
-    radius = load_geometry(placement.object).base_radius * placement.scale
-    contacts[i] = [placement.x, placement.z, radius + 0.04, _CONTACT_DARKNESS]
+  contacts = [_make_contact(placement) for placement in _list_standing(scene)]
+  unused = [[0.0, 0.0, 1.0, 0.0]] * (_MAX_CONTACTS - len(contacts))
   softness = light.softness / width * _SHADOW_MAP_PX
   rows = [
     *_make_view_projection(camera, aspect).T,
     *light_projection.T,
     [*camera.eye, light.ambient],
     [*-light.compute_axes()[2], softness],
-    [*light.colour, 0],
+    [*light.colour, len(contacts)],
     *contacts,
-    *_make_surface(scene.background.ground, 0.0),
+    *unused,
+    *_make_surface(scene.background.ground, _compute_reach(camera, aspect)),
     *_make_surface(scene.background.wall, scene.background.wall_distance),
   ]
   return np.array(rows, np.float32).tobytes()
@@ -148,6 +162,20 @@ def _make_print(area: prints.PrintArea | None) -> list[list[float]]:
   ]
 
 
+def _list_standing(scene: Scene) -> list[Placement]:
+  """Lists what darkens the ground that it stands on."""
+  # Four legs touch it in places only.
+  extras = [e.placement for e in scene.extras if e.role != SUPPORT]
+  things = [p for p in (*scene.placements, *extras) if not p.y]
+  return things[:_MAX_CONTACTS]
+
+
+def _make_contact(placement: Placement) -> list[float]:
+  """Returns where a thing stands, how wide, and how dark it is below it."""
+  radius = load_geometry(placement.object).base_radius * placement.scale
+  return [placement.x, placement.z, radius + 0.04, _CONTACT_DARKNESS]
+
+
 def _make_thing_block(placement: Placement, geometry: Geometry) -> bytes:
   """Packs the uniform block `Thing` of object.vert."""
   obj = placement.object
@@ -157,7 +185,7 @@ def _make_thing_block(placement: Placement, geometry: Geometry) -> bytes:
     [cos, 0, -sin, 0],
     [0, placement.scale, 0, 0],
     [sin, 0, cos, 0],
-    [placement.x, 0, placement.z, 1],
+    [placement.x, placement.y, placement.z, 1],
     [*_decode(COLOURS[obj.colour]), PATTERNS.index(obj.pattern)],
     [*_decode(COLOURS[obj.second_colour]), geometry.two_tone_y],
     [*geometry.body_low, obj.shape[0]],
@@ -168,7 +196,7 @@ def _make_thing_block(placement: Placement, geometry: Geometry) -> bytes:
 
 
 class _Slot:
-  """Keeps the buffers through which one of the two objects is drawn.
+  """Keeps the buffers through which one of the things is drawn.
 
   The buffers are made once and overwritten: neither a long run nor a large
   world leaves objects behind in the driver.
@@ -302,9 +330,8 @@ class Renderer:
     self._backdrop = [
       context.vertex_array(programs[name], []) for name in ('ground', 'wall')
     ]
-    self._slots = [
-      _Slot(context, programs['object'], programs['shadow']) for _ in range(2)
-    ]
+    self._programs = (programs['object'], programs['shadow'])
+    self._slots = [_Slot(context, *self._programs) for _ in range(2)]
     self._block = context.buffer(reserve=4 * 4 * _SCENE_ROWS)
     self._shadow_map = context.depth_texture((_SHADOW_MAP_PX,) * 2)
     self._shadow_map.compare_func = '<='
@@ -336,8 +363,11 @@ class Renderer:
       self._block.bind_to_uniform_block(_SCENE_BINDING)
       self._shadow_map.use(_SHADOW_UNIT)
       self._textures.use(_TEXTURES_UNIT)
-      slots = self._slots[: len(scene.placements)]
-      for slot, placement in zip(slots, scene.placements, strict=True):
+      things = scene.list_things()
+      while len(self._slots) < len(things):
+        self._slots.append(_Slot(context, *self._programs))
+      slots = self._slots[: len(things)]
+      for slot, placement in zip(slots, things, strict=True):
         slot.load(placement)
 
       context.enable_only(moderngl.DEPTH_TEST)

@@ -193,9 +193,8 @@ def make_families(
   for number in range(start, stop):
     family = family_lib.make_family(spec, number, geometry.PACKS[spec.pack])
     made = MadeFamily(family, {}, {}, {})
-    for slot, objects in family.images.items():
-      rng = family_lib.make_rng(spec, number, f'scene/{slot}')
-      values = scene_lib.sample_scene(rng, objects).to_json()
+    for slot in family.images:
+      values = _make_scene(spec, family, slot).to_json()
       made.scenes[slot] = values
       if renderer is not None:
         # What is drawn is what the JSON says, digits cut off and all.
@@ -204,6 +203,37 @@ def make_families(
         made.digests[slot] = hashlib.sha256(pixels.tobytes()).digest()
     results.append(made)
   return results, _read_driver(renderer) if renderer is not None else ''
+
+
+def _make_scene(
+  spec: world_lib.Spec, family: family_lib.Family, slot: str
+) -> Any:
+  """Makes the scene of one image, with whatever else stands in it."""
+  from vhop_jax.worlds import arrange, extras, geometry
+
+  rng, things_rng, places_rng = (
+    family_lib.make_rng(spec, family.number, f'{purpose}/{slot}')
+    for purpose in ('scene', 'extras', 'places')
+  )
+  return extras.sample_scene(
+    rng,
+    family.images[slot],
+    arrange.Style(
+      relations=spec.relations,
+      variation=spec.variation,
+      has_foreground=spec.foreground,
+      has_clutter=spec.clutter > 0,
+    ),
+    places_rng,
+    extras.sample_objects(
+      things_rng,
+      geometry.PACKS[spec.pack],
+      uid=f'{spec.key}/f{family.number}/{slot}',
+      foreign_to={o for objects in family.images.values() for o in objects},
+      foreground=spec.foreground,
+      clutter=spec.clutter,
+    ),
+  )
 
 
 _renderers: dict[int, Any] = {}

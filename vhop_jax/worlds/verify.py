@@ -11,23 +11,38 @@ import dataclasses
 import json
 import os
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vhop_jax import errors
-from vhop_jax.worlds import leaks
+from vhop_jax.worlds import leaks, verify_scene
 from vhop_jax.worlds import objects as objects_lib
 from vhop_jax.worlds import world as world_lib
 
-if TYPE_CHECKING:
-  from vhop_jax.worlds import scene as scene_lib
-
-OPPOSITE = {'leftof': 'rightof', 'rightof': 'leftof'}
-# A print is at least so high in the picture, and turned away no more than this.
-MIN_LOGO_PX = 5.0
-MIN_TEXT_PX = 6.0
-MIN_FACING = 0.5
+# Of an image's objects the first stands in the first of these relations to the
+# second, which stands in the other one to the first.
+RELATIONS = {
+  'sides': ('leftof', 'rightof'),
+  'depth': ('infrontof', 'behind'),
+  'height': ('ontop', 'below'),
+}
+OPPOSITE = {
+  'leftof': 'rightof',
+  'rightof': 'leftof',
+  'infrontof': 'behind',
+  'behind': 'infrontof',
+  'ontop': 'below',
+  'below': 'ontop',
+}
+PHRASES = {
+  'left of': 'leftof',
+  'right of': 'rightof',
+  'in front of': 'infrontof',
+  'behind': 'behind',
+  'on top of': 'ontop',
+  'below': 'below',
+}
+# A word that tells of a relation, whatever stands around it.
+TELLING = ('left', 'right', 'front', 'behind', 'top', 'below')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +98,7 @@ class Search:
       self.families[image.family].append(image)
       for i, thing in enumerate(image.objects):
         if len(image.objects) == 2:
-          relation = ('leftof', 'rightof')[i]
+          relation = RELATIONS[world.spec.relations][i]
           self._steps[self.get_mark(thing)].append(
             Step(image.id, thing, relation, image.objects[1 - i])
           )
@@ -235,6 +250,8 @@ def _check_images(world: world_lib.World) -> Iterator[Breach]:
   things: dict[str, objects_lib.Object] = {}
   looks: dict[str, str] = {}
   scenes: dict[str, str] = {}
+  linked = {thing.uid for image in world.images for thing in image.objects}
+  extras: dict[str, str] = {}
   for position, image in enumerate(world.images):
     if image.id != f'{position:0{digits}d}':
       yield Breach('ids', image.id, f'stands at position {position}')
@@ -251,12 +268,23 @@ def _check_images(world: world_lib.World) -> Iterator[Breach]:
         yield Breach(
           'objects', image.id, f'{thing.uid} looks just like another object'
         )
+    for thing in _list_extras(image):
+      first = extras.setdefault(thing.uid, image.id)
+      if thing.uid in linked or first != image.id:
+        yield Breach('extras', image.id, f'{thing.uid} is in other images, too')
+      if looks.setdefault(_get_looks(thing), thing.uid) != thing.uid:
+        yield Breach(
+          'objects', image.id, f'{thing.uid} looks just like another object'
+        )
+      if thing.logo or thing.text:
+        yield Breach('extras', image.id, f'{thing.uid} bears a print')
     for thing in image.objects:
       yield from _check_print(world.spec.level, image.id, thing)
     text = world_lib.dump_json(image.scene)
     if scenes.setdefault(text, image.id) != image.id:
       yield Breach('same-scene', image.id, f'is that of {scenes[text]}')
-    yield from _check_order(image, world.spec.resolution)
+    for rule, message in verify_scene.check_scene(world.spec, image):
+      yield Breach(rule, image.id, message)
 
 
 def _check_print(
@@ -288,66 +316,12 @@ def _check_marks(search: Search) -> Iterator[Breach]:
         yield Breach('print', image.id, f'{mark} is on two of {thing.type}')
 
 
-def _check_prints_seen(
-  where: str, scene: 'scene_lib.Scene', resolution: int
-) -> Iterator[Breach]:
-  """Checks that each print faces the viewer and is large enough."""
-  from vhop_jax.worlds import geometry  # Loads mesh code.
-  from vhop_jax.worlds import scene as scene_lib
-
-  for placement in scene.placements:
-    thing = placement.object
-    area = geometry.load_geometry(thing).print_area
-    if area is None:
-      yield Breach('print', where, f'{thing.uid} has no room for a print')
-      continue
-    turn = placement.yaw + area.side - scene.camera.yaw
-    if np.cos(turn) < MIN_FACING:
-      yield Breach('print', where, f'that of {thing.uid} is turned away')
-    right = np.array([np.cos(area.side), 0.0, -np.sin(area.side)])
-    out = np.array([np.sin(area.side), 0.0, np.cos(area.side)])
-    corners = np.array(
-      [
-        area.u * right + (0, area.v + sign * area.half_height, 0)
-        for sign in (-1, 1)
-      ]
-    )
-    corners += area.depth * out
-    _, y0, _, y1 = scene_lib.compute_box(
-      scene.camera, scene_lib.place_points(placement, corners)
-    )
-    height_px = (y1 - y0) * resolution / scene_lib.ASPECT
-    least = MIN_TEXT_PX if thing.text else MIN_LOGO_PX
-    if height_px < least:
-      yield Breach(
-        'print', where, f'that of {thing.uid} is {height_px:.1f} px high'
-      )
-
-
-def _check_order(
-  image: world_lib.ImageRecord, resolution: int
-) -> Iterator[Breach]:
-  """Checks that the scene shows the image's objects, left to right."""
-  from vhop_jax.worlds import scene as scene_lib  # Loads mesh code.
-
+def _list_extras(image: world_lib.ImageRecord) -> list[objects_lib.Object]:
+  """Lists what a scene holds beside the linked objects, if it is readable."""
   try:
-    scene = scene_lib.Scene.from_json(image.scene)
-    boxes = scene_lib.project(scene)
-  except (KeyError, TypeError, ValueError, errors.VhopError) as error:
-    yield Breach('order', image.id, f'has no readable scene ({error!r})')
-    return
-  if any(thing.logo or thing.text for thing in image.objects):
-    yield from _check_prints_seen(image.id, scene, resolution)
-  centres = [(box[0] + box[2]) / 2 for box in boxes]
-  order = np.argsort(centres)
-  shown = [scene.placements[i].object for i in order]
-  if shown != list(image.objects):
-    yield Breach(
-      'order',
-      image.id,
-      f'shows {[o.uid for o in shown]} from left to right, not'
-      f' {[o.uid for o in image.objects]}',
-    )
+    return list(image.extras)
+  except (KeyError, TypeError, ValueError):
+    return []  # The check of the scene itself says so.
 
 
 def _check_pixels(
@@ -445,17 +419,19 @@ def _check_words(query: world_lib.Query, prompt: str) -> Iterator[Breach]:
   words = re.findall(r'[a-z]+', query.instruction.lower())
   colours = {word for word in words if word in objects_lib.COLOURS}
   if prompt == 'vague':
-    if colours or {'left', 'right'} & set(words):
+    if colours or set(TELLING) & set(words):
       yield Breach('prompt', query.id, f'tells too much: {query.instruction}')
     return
-  told = re.findall(
-    r'\b(left|right) of an? ([a-z]+)\b', query.instruction.lower()
-  )
-  asked = [(hop.relation.removesuffix('of'), hop.colour) for hop in query.hops]
-  sides = sum(word in ('left', 'right') for word in words)
+  told = [
+    (PHRASES[phrase], colour)
+    for phrase, colour in re.findall(
+      rf'\b({"|".join(PHRASES)}) an? ([a-z]+)\b', query.instruction.lower()
+    )
+  ]
+  asked = [(hop.relation, hop.colour) for hop in query.hops]
   if (
     told != asked
-    or sides != len(asked)
+    or sum(word in TELLING for word in words) != len(asked)
     or not colours <= {hop.colour for hop in query.hops}
   ):
     yield Breach('prompt', query.id, f'does not say {asked}: {told}')
@@ -499,6 +475,7 @@ def _check_distractors(
     for step in others
   ):
     yield Breach('distractor-L4', query.id, 'no dead end')
+  first, second = RELATIONS[search.world.spec.relations]
   if level >= 5 and not any(
     _is_twin(carried, thing, search)
     and search.is_valid(Step(image.id, thing, relation, other), hop)
@@ -506,8 +483,8 @@ def _check_distractors(
     for image in search.families[query.family]
     if len(image.objects) == 2
     for thing, relation, other in (
-      (image.objects[0], 'leftof', image.objects[1]),
-      (image.objects[1], 'rightof', image.objects[0]),
+      (image.objects[0], first, image.objects[1]),
+      (image.objects[1], second, image.objects[0]),
     )
   ):
     yield Breach('distractor-L5', query.id, 'no scene of a look-alike')

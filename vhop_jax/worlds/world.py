@@ -52,6 +52,13 @@ class Spec:
     prints: Which logos (L6) or words (L7) may be printed: 'all', or 'train' or
       'test' for two halves that share none.
     wording: 'standard' or 'rephrased': sentences that no model is trained on.
+    relations: How two objects of an image stand to each other: 'sides' (left
+      and right of), 'depth' (in front of, behind) or 'height' (on top, below).
+    foreground: Whether a small object that is in no other image stands in
+      front in every image.
+    clutter: How many further such objects stand around in every image.
+    variation: 'standard', or 'strong' for more light and camera changes and
+      textured grounds and walls throughout.
   """
 
   level: int
@@ -65,6 +72,10 @@ class Spec:
   with_chains: bool = True
   prints: str = 'all'
   wording: str = 'standard'
+  relations: str = 'sides'
+  foreground: bool = False
+  clutter: int = 0
+  variation: str = 'standard'
 
   def __post_init__(self) -> None:
     """Refuses what cannot be built.
@@ -93,6 +104,20 @@ class Spec:
         f'resolution={self.resolution}: choose 24 to 2048 pixels'
       )
     self._check_prints()
+    if self.relations not in level_lib.PAIRS:
+      raise errors.UsageError(
+        f'relations={self.relations!r}: choose one of'
+        f' {", ".join(level_lib.PAIRS)}'
+      )
+    if not 0 <= self.clutter <= level_lib.MAX_CLUTTER:
+      raise errors.UsageError(
+        f'clutter={self.clutter}: choose 0 to {level_lib.MAX_CLUTTER} objects'
+      )
+    if self.variation not in level_lib.VARIATIONS:
+      raise errors.UsageError(
+        f'variation={self.variation!r}: choose'
+        f' {" or ".join(level_lib.VARIATIONS)}'
+      )
     if not self.name:
       object.__setattr__(self, 'name', self.key)
 
@@ -133,6 +158,10 @@ class Spec:
     for value, default, label in (
       (self.prints, 'all', f'prints={self.prints}'),
       (self.wording, 'standard', self.wording),
+      (self.relations, 'sides', self.relations),
+      (self.foreground, False, 'foreground'),
+      (self.clutter, 0, f'clutter{self.clutter}'),
+      (self.variation, 'standard', self.variation),
     ):
       if value != default:
         key += f'-{label}'
@@ -158,7 +187,8 @@ class ImageRecord:
   Attributes:
     id: Its position in the shuffled gallery, zero-padded.
     family: Number of the family it was made for.
-    objects: The pictured objects from left to right (one or two).
+    objects: The linked objects (one or two); of two the first is the left one,
+      the one in front or the one on top, as the world's relations are.
     scene: The scene's JSON dict, from which the pixels were rendered.
   """
 
@@ -166,6 +196,18 @@ class ImageRecord:
   family: int
   objects: tuple[objects_lib.Object, ...]
   scene: dict[str, Any]
+
+  @property
+  def extras(self) -> tuple[objects_lib.Object, ...]:
+    """Returns the objects in the picture that no link is about.
+
+    Stands, on which objects stand, are no objects of a world.
+    """
+    return tuple(
+      objects_lib.Object.from_json(extra['placement']['object'])
+      for extra in self.scene.get('extras', ())
+      if extra['role'] != 'support'
+    )
 
   def to_row(self) -> dict[str, Any]:
     """Returns the record as stored, nested values as canonical JSON."""
@@ -194,7 +236,8 @@ class Hop:
   """Holds what one hop asks for.
 
   Attributes:
-    relation: Where the carried object stands: 'leftof' or 'rightof' the other.
+    relation: Where the carried object stands with respect to the other, one
+      of `level.RELATIONS`.
     colour: The other object's colour.
   """
 
@@ -275,7 +318,9 @@ class World:
 
   def link_graph(self) -> link_graph.LinkGraph:
     """Returns which image may follow which."""
-    return link_graph.LinkGraph(self.images, self.spec.level)
+    return link_graph.LinkGraph(
+      self.images, level=self.spec.level, relations=self.spec.relations
+    )
 
 
 def dump_json(values: Any) -> str:

@@ -21,7 +21,7 @@ void main() {
 #ifdef GROUND
   vec3 colour = paint(world.xz, ground_colours, ground_frame);
   float occlusion = 1.0;
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < int(light_colour.w); ++i) {
     vec2 off = (world.xz - contacts[i].xy) / contacts[i].z;
     float near = max(1.0 - 0.4 * dot(off, off), 0.0);
     occlusion *= 1.0 - contacts[i].w * near * near;

@@ -9,7 +9,7 @@ void main() {
   float side = (gl_VertexID & 1) == 0 ? -WIDE : WIDE;
   bool second = (gl_VertexID & 2) != 0;
 #ifdef GROUND
-  world = vec3(side, 0.0, second ? eye.z : -distance);
+  world = vec3(side, 0.0, second ? eye.z + ground_colours[1].w : -distance);
 #else
   world = vec3(side, second ? WIDE : 0.0, -distance);
 #endif

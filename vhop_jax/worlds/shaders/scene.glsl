@@ -4,9 +4,9 @@ layout(std140) uniform Scene {
   mat4 light_projection;
   vec4 eye;              // w: share of ambient light
   vec4 light_direction;  // towards the light; w: softness in shadow texels
-  vec4 light_colour;
-  vec4 contacts[2];      // x, z, radius, darkness of where an object stands
-  vec4 ground_colours[2];  // w: layer of the texture / -
+  vec4 light_colour;     // w: how many contacts there are
+  vec4 contacts[8];      // x, z, radius, darkness of where an object stands
+  vec4 ground_colours[2];  // w: layer of the texture / reach behind
   vec4 ground_frame;     // cos and sin of the angle over the period, offset
   vec4 wall_colours[2];  // w: layer of the texture / distance, 0: open sky
   vec4 wall_frame;
