@@ -12,7 +12,7 @@ from tests import reading
 from vhop_jax import errors
 from vhop_jax.data import routes as routes_lib
 from vhop_jax.index import gallery as gallery_lib
-from vhop_jax.worlds import builder, prompt
+from vhop_jax.worlds import builder, wordings
 from vhop_jax.worlds import objects as objects_lib
 from vhop_jax.worlds import world as world_lib
 
@@ -130,7 +130,7 @@ def test_rewording_asks_for_the_same(world):
       world_lib.Hop(f'{side}of', colour) for side, colour in words
     ] == list(route.hops)
     assert dataclasses.replace(other, instruction=route.instruction) == route
-  assert len(texts) == len(prompt.PRECISE)
+  assert len(texts) == len(wordings.PRECISE)
 
 
 def test_worlds_are_joined_and_encoded_once(

@@ -36,8 +36,9 @@ def test_every_prompt_is_known(tokenizer):
       world_lib.Hop(str(rng.choice(level_lib.RELATIONS)), rng.choice(COLOURS))
       for _ in range(1 + i % 5)
     ]
-    said.add(prompt.precise(rng, hops))
-    said.add(prompt.vague(rng, 1 + i % 5))
+    mark = ('', 'logo', 'text')[rng.integers(3)]
+    said.add(prompt.route(rng, hops, 'precise', mark=mark))
+    said.add(prompt.route(rng, hops, 'vague', mark=mark))
     said.add(
       prompt.single_hop(
         rng,

@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from vhop_jax import errors
-from vhop_jax.worlds import disjoint
+from vhop_jax.worlds import disjoint, wordings
 from vhop_jax.worlds import level as level_lib
 from vhop_jax.worlds import objects as objects_lib
 from vhop_jax.worlds import prompt as prompt_lib
@@ -65,7 +65,7 @@ def say_all(wording):
   """Returns every instruction of a wording, of all lengths."""
   texts = []
   for kind, count in itertools.product(level_lib.PROMPTS, range(1, 6)):
-    for one in prompt_lib.WORDINGS[wording][kind]:
+    for one in wordings.WORDINGS[''][wording][kind]:
       texts.append(
         prompt_lib.say_vague(one, count)
         if kind == 'vague'
@@ -171,7 +171,7 @@ def test_no_wording_that_is_to_be_new_has_a_clause_of_a_standard_one():
 
 
 def test_clauses_do_not_depend_on_what_a_world_decides():
-  for one in prompt_lib.PRECISE:
+  for one in wordings.PRECISE:
     said = {
       tuple(
         disjoint.list_clauses(
@@ -189,7 +189,7 @@ def test_clauses_do_not_depend_on_what_a_world_decides():
       if colour != 'black'
     }
     assert len(said) == 1
-  for one in prompt_lib.VAGUE:
+  for one in wordings.VAGUE:
     said = {
       frozenset(disjoint.list_clauses(prompt_lib.say_vague(one, count)))
       for count in range(2, 6)

@@ -3,7 +3,7 @@ import collections
 import pytest
 
 from vhop_jax.worlds import family as family_lib
-from vhop_jax.worlds import geometry
+from vhop_jax.worlds import geometry, wordings
 from vhop_jax.worlds import prompt as prompt_lib
 from vhop_jax.worlds import world as world_lib
 
@@ -78,7 +78,7 @@ def test_family_is_asked_for_in_the_wording_of_its_world(kind, wording):
       prompt_lib.say_vague(one, len(hops))
       if kind == 'vague'
       else prompt_lib.say_precise(one, hops)
-      for one in prompt_lib.WORDINGS[wording][kind]
+      for one in wordings.WORDINGS[''][wording][kind]
     ]
     assert text in said
 

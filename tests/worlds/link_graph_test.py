@@ -42,7 +42,7 @@ def test_prints_link_different_objects_from_level_6_on():
     world_lib.ImageRecord('00001', 0, (other, same), {}),
     world_lib.ImageRecord('00002', 0, (start, other), {}),
   ]
-  [one, two] = link_graph.LinkGraph(images, 6).links('00000', start)
+  [one, two] = link_graph.LinkGraph(images, level=6).links('00000', start)
   assert (one.target_id, one.subject, one.relation) == (
     '00001',
     same,
@@ -50,7 +50,7 @@ def test_prints_link_different_objects_from_level_6_on():
   )
   assert (two.target_id, two.subject) == ('00002', start)
   # Where objects themselves make links, the same logo makes none.
-  [link] = link_graph.LinkGraph(images, 5).links('00000', start)
+  [link] = link_graph.LinkGraph(images, level=5).links('00000', start)
   assert link.target_id == '00002'
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from vhop_jax.worlds import level as level_lib
 from vhop_jax.worlds import objects as objects_lib
-from vhop_jax.worlds import prompt, verify
+from vhop_jax.worlds import prompt, verify, wordings
 from vhop_jax.worlds import world as world_lib
 
 HOPS = (
@@ -22,10 +22,18 @@ HOPS = (
 DRAWS = 60  # Enough to see every wording.
 ALL_WORDINGS = [
   (kind, wording)
-  for kinds in prompt.WORDINGS.values()
-  for kind, wordings in kinds.items()
-  for wording in wordings
+  for by_wording in wordings.WORDINGS.values()
+  for kinds in by_wording.values()
+  for kind, choices in kinds.items()
+  for wording in choices
 ]
+REPHRASED = [
+  (mark, kind, wording)
+  for mark, by_wording in wordings.WORDINGS.items()
+  for kind, choices in by_wording['rephrased'].items()
+  for wording in choices
+]
+MARKS = sorted(wordings.WORDINGS)
 ROUTES = st.lists(
   st.builds(
     world_lib.Hop,
@@ -45,8 +53,8 @@ def draw(function, *args, **kwargs):
 def draw_everything():
   texts = set()
   for count in range(1, 6):
-    texts |= draw(prompt.precise, HOPS[:count])
-    texts |= draw(prompt.vague, count)
+    texts |= draw(prompt.route, HOPS[:count], 'precise')
+    texts |= draw(prompt.route, HOPS[:count], 'vague')
   for side in (None, 'left', 'right'):
     for relation in (None, *level_lib.RELATIONS):
       for colour in (None, 'orange', 'red'):
@@ -87,8 +95,8 @@ def find_mistakes(text):
 
 
 def test_there_are_at_least_four_wordings_of_each_kind():
-  assert len(draw(prompt.precise, HOPS[:3])) >= 4
-  assert len(draw(prompt.vague, 3)) >= 4
+  assert len(draw(prompt.route, HOPS[:3], 'precise')) >= 4
+  assert len(draw(prompt.route, HOPS[:3], 'vague')) >= 4
 
 
 @pytest.mark.parametrize(
@@ -150,68 +158,70 @@ def test_standard_prompts_stay_what_they_are():
   assert digest.startswith('0709843eb9d9facd')
 
 
+@pytest.mark.parametrize('mark', MARKS)
 @pytest.mark.parametrize('kind', level_lib.PROMPTS)
-def test_rephrased_prompts_share_no_template_with_standard_ones(kind):
+def test_rephrased_prompts_share_no_template_with_standard_ones(kind, mark):
   standard, rephrased = (
     {
       text
-      for wording in prompt.WORDINGS[name][kind]
+      for wording in wordings.WORDINGS[mark][name][kind]
       for text in dataclasses.astuple(wording)
       if re.search('[a-z]{2}', text)
     }
     for name in ('standard', 'rephrased')
   )
-  assert len(prompt.WORDINGS['rephrased'][kind]) >= 2
+  assert len(wordings.WORDINGS[mark]['rephrased'][kind]) >= 2
   assert not standard & rephrased
 
 
-@given(
-  st.sampled_from(prompt.PRECISE_REPHRASED + prompt.VAGUE_REPHRASED), ROUTES
-)
+@given(st.sampled_from(REPHRASED), ROUTES)
 @settings(max_examples=100, deadline=None, derandomize=True)
-def test_rephrased_prompts_say_only_words_of_standard_ones(wording, hops):
-  kind = 'precise' if wording in prompt.PRECISE_REPHRASED else 'vague'
+def test_rephrased_prompts_say_only_words_of_standard_ones(choice, hops):
+  mark, kind, wording = choice
   words = prompt.split_words(say(kind, wording, hops))
   assert set(words) <= set(prompt.all_words())
   # A model has room for the longest standard prompt.
   red, blue = (world_lib.Hop('leftof', colour) for colour in ('red', 'blue'))
   longest = max(
     len(prompt.split_words(say('precise', one, [red, blue, red, blue, red])))
-    for one in prompt.PRECISE
+    for one in wordings.WORDINGS[mark]['standard']['precise']
   )
   assert len(words) <= longest
 
 
+@pytest.mark.parametrize('mark', MARKS)
 @pytest.mark.parametrize('kind', level_lib.PROMPTS)
-def test_wording_decides_which_sentences_are_drawn(kind):
-  for name, kinds in prompt.WORDINGS.items():
+def test_wording_and_mark_decide_which_sentences_are_drawn(kind, mark):
+  for name, kinds in wordings.WORDINGS[mark].items():
     said = {say(kind, wording, HOPS[:3]) for wording in kinds[kind]}
-    assert draw(prompt.route, HOPS[:3], kind, name) == said
+    assert draw(prompt.route, HOPS[:3], kind, name, mark) == said
 
 
 @pytest.mark.parametrize('count', range(1, 6))
 def test_precise_prompt_says_each_hop_once_in_order(count):
-  for text in draw(prompt.precise, HOPS[:count]):
+  for text in draw(prompt.route, HOPS[:count], 'precise'):
     told = re.findall(r'(left|right) of an? (\w+) object', text)
     assert told == [(h.relation[:-2], h.colour) for h in HOPS[:count]], text
 
 
 def test_colour_is_no_name_where_both_objects_have_it():
   hops = (world_lib.Hop('leftof', 'red'), world_lib.Hop('leftof', 'red'))
-  for text in draw(prompt.precise, hops):
+  for text in draw(prompt.route, hops, 'precise'):
     assert 'the red object' not in text
     assert text.count('a red object') == 2
 
 
 @pytest.mark.parametrize('count', range(1, 6))
 def test_vague_prompt_says_no_relation_and_no_colour(count):
-  for text in draw(prompt.vague, count):
+  for text in draw(prompt.route, HOPS[:count], 'vague'):
     words = set(prompt.split_words(text))
     assert not words & {'left', 'right', *objects_lib.COLOURS}, text
 
 
 def test_three_hops_are_said_in_about_forty_words():
-  texts = draw(prompt.precise, HOPS[:3]) | draw(prompt.vague, 3)
+  texts = draw(prompt.route, HOPS[:3], 'precise') | draw(
+    prompt.route, HOPS[:3], 'vague'
+  )
   assert max(len(text.split()) for text in texts) <= 42
 
 

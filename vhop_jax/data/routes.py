@@ -41,6 +41,7 @@ class Route:
     family: all images of its family, its distractors among them.
     hops: what is asked, for other wordings of the same.
     kind: of prompt, 'precise' or 'vague'.
+    mark: what makes its links: '' for objects, 'logo' or 'text'.
   """
 
   instruction: str
@@ -51,10 +52,11 @@ class Route:
   family: tuple[int, ...]
   hops: tuple[world_lib.Hop, ...] = ()
   kind: str = 'precise'
+  mark: str = ''
 
   def reword(self, rng: np.random.Generator) -> 'Route':
     """Returns the route in other words."""
-    text = prompt.route(rng, self.hops, self.kind)
+    text = prompt.route(rng, self.hops, self.kind, mark=self.mark)
     return dataclasses.replace(self, instruction=text)
 
   def mirror(self, offset: int) -> 'Route':
@@ -64,7 +66,7 @@ class Route:
       offset: number of the first mirror image less that of the first image.
     """
     hops = tuple(
-      dataclasses.replace(hop, relation=level.MIRROR[hop.relation])
+      dataclasses.replace(hop, relation=level.flip_sides(hop.relation))
       for hop in self.hops
     )
     move = lambda images: tuple(i + offset for i in images)  # noqa: E731
@@ -314,6 +316,7 @@ def _make_route(
     family=family,
     hops=tuple(hops),
     kind=world.spec.prompt,
+    mark=level.find_print(world.spec.level),
   )
 
 

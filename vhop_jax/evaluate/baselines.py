@@ -146,6 +146,7 @@ def search_best_path(
             side=_find_side(world, path, before),
             relation=query.hops[hop].relation,
             colour=query.hops[hop].colour,
+            mark=level_lib.find_print(world.spec.level),
           )
         )
         sources.append(path.images[-1])

@@ -113,6 +113,7 @@ def compute_told_ranks(
         side=told.side,
         relation=None if vague else hop.relation,
         colour=None if vague else hop.colour,
+        mark=level_lib.find_print(world.spec.level),
       )
     )
   sources = np.array([told.source for told in hops])

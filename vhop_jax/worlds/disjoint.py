@@ -25,7 +25,7 @@ from typing import Any
 from vhop_jax import errors
 from vhop_jax.worlds import objects as objects_lib
 from vhop_jax.worlds import prompt as prompt_lib
-from vhop_jax.worlds import verify
+from vhop_jax.worlds import verify, wordings
 from vhop_jax.worlds import world as world_lib
 
 RULE = 'disjoint'
@@ -76,7 +76,7 @@ def compare_worlds(folders: Sequence[str | os.PathLike[str]]) -> Comparison:
   names = list(dict.fromkeys(map(str, folders)))
   owners: dict[tuple[str, str], tuple[str, str]] = {}
   clauses: dict[str, dict[str, set[str]]] = {
-    wording: collections.defaultdict(set) for wording in prompt_lib.WORDINGS
+    wording: collections.defaultdict(set) for wording in wordings.WORDINGS['']
   }
   breaches = []
   for name in names:
@@ -115,12 +115,13 @@ def compare_worlds(folders: Sequence[str | os.PathLike[str]]) -> Comparison:
 def list_clauses(instruction: str) -> list[str]:
   """Splits an instruction at its marks and masks what a world decides.
 
-  The articles before colours are masked with them, because they follow them.
+  The articles before colours and `to the` before sides are masked with them,
+  because they follow them.
   """
   text = instruction.lower()
   for name, words in _MASKS.items():
     choices = '|'.join(sorted(words, key=len, reverse=True))
-    text = re.sub(rf'\b(?:an? )?(?:{choices})\b', f'<{name}>', text)
+    text = re.sub(rf'\b(?:an? |to the )?(?:{choices})\b', f'<{name}>', text)
   return [
     part for part in (p.strip() for p in re.split('[.,;:?]', text)) if part
   ]

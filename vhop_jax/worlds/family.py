@@ -157,6 +157,7 @@ def make_family(
         hops[i],
         spec.prompt,
         spec.wording,
+        level_lib.find_print(spec.level),
       )
       for i in range(2)
     ),

@@ -41,6 +41,11 @@ MIRROR = {
 RELATIONS = tuple(MIRROR)
 
 
+def flip_sides(relation: str) -> str:
+  """Returns what a relation is in a mirror: only left and right change."""
+  return MIRROR[relation] if relation in PAIRS['sides'] else relation
+
+
 def parse_level(text: str | int) -> int:
   """Reads a level written as `L4`, `l4` or `4`.
 

@@ -1,12 +1,11 @@
 """Words the instructions of queries, of single hops, and captions.
 
 The vocabulary is small on purpose: the tiny model learns every word from
-scratch. All wordings stand in the tables below, so that `all_words` can list
-what may ever be said. Models are trained on the standard wordings alone; the
-rephrased ones use the same words in other sentences.
+scratch. Whole routes are worded by the tables in `wordings`, all else by those
+below, so that `all_words` can list what may ever be said.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 import dataclasses
 import re
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vhop_jax.worlds import objects as objects_lib
+from vhop_jax.worlds import wordings
 
 if TYPE_CHECKING:
   from vhop_jax.worlds import world as world_lib
@@ -44,25 +44,6 @@ NUMBERS = ('one', 'two', 'three', 'four', 'five')
 ORDINALS = ('second', 'third', 'fourth', 'fifth', 'sixth')
 
 
-@dataclasses.dataclass(frozen=True)
-class Wording:
-  """Holds one way to word a route.
-
-  Attributes:
-    first: The first hop, about `{subject}`.
-    more: A later hop; `{before}` is the object it comes from.
-    end: What follows the last hop.
-    single: The whole instruction when there is one hop only.
-    last: The last of several hops, if worded otherwise than `more`.
-  """
-
-  first: str
-  more: str
-  end: str
-  single: str
-  last: str = ''
-
-
 _THIS = 'this object'
 _SIDES = {
   None: _THIS,
@@ -72,114 +53,6 @@ _SIDES = {
   'back': 'the object behind',
   'top': 'the object on top',
   'bottom': 'the object below',
-}
-
-PRECISE = (
-  Wording(
-    first='Find the photo where {subject} stands {relation} {other}.',
-    more=' From there, find the photo where {before} stands'
-    ' {relation} {other}.',
-    last=' Then find the photo where {before} stands {relation} {other}.',
-    end='',
-    single='Find the photo where {subject} stands {relation} {other}.',
-  ),
-  Wording(
-    first='Start from {subject}. Go to the photo where it is {relation}'
-    ' {other}',
-    more=', then one with that object {relation} {other}',
-    end='.',
-    single='Start from {subject}. Go to the photo where it is {relation}'
-    ' {other}.',
-  ),
-  Wording(
-    first='Follow the links: {subject} is {relation} {other}',
-    more=', that object is {relation} {other}',
-    end='. Return the last photo.',
-    single='Follow the link: {subject} is {relation} {other}. Return the'
-    ' photo.',
-  ),
-  Wording(
-    first='Which photo ends this route: {subject} is {relation} {other}',
-    more=', {before} is {relation} {other} in another photo',
-    end='?',
-    single='Which photo shows that {subject} is {relation} {other}?',
-  ),
-  Wording(
-    first='In one photo {subject} is to the {relation} {other}',
-    more='; in another, that is to the {relation} {other}',
-    end='. Find the last photo.',
-    single='In one photo {subject} is to the {relation} {other}. Find that'
-    ' photo.',
-  ),
-)
-
-VAGUE = (
-  Wording(
-    first='Find another photo of {subject}.',
-    more=' Then find another photo of the new object beside it.',
-    end='',
-    single='Find another photo of {subject}.',
-  ),
-  Wording(
-    first='Start from {subject} and go on for {number} links: in each photo'
-    ' found, the new object leads to the next photo',
-    more='',
-    end='.',
-    single='Start from {subject} and go on for one link.',
-  ),
-  Wording(
-    first='Follow the links: another photo of {subject}',
-    more=', another photo of the object beside that one',
-    end='. Return the last photo.',
-    single='Follow the link: another photo of {subject}. Return the photo.',
-  ),
-  Wording(
-    first='In another photo {subject} is beside a {ordinal} one',
-    more=', which in another photo is beside a {ordinal} one',
-    end='. Find the last photo.',
-    single='In another photo {subject} is beside a second one. Find that'
-    ' photo.',
-  ),
-)
-
-# Their clauses are none of those above, their words are: a model that learned
-# its words from scratch knows no others.
-PRECISE_REPHRASED = (
-  Wording(
-    first='Return the last photo of this route: {subject} stands {relation}'
-    ' {other}',
-    more='; in the next photo, {before} stands {relation} {other}',
-    end='.',
-    single='Return the photo with {subject} {relation} {other}.',
-  ),
-  Wording(
-    first='Follow {subject} to the photo that shows it {relation} {other}',
-    more=', then follow that one to the photo that shows it {relation} {other}',
-    end='.',
-    single='Follow {subject} to the photo that shows it {relation} {other}.',
-  ),
-)
-
-VAGUE_REPHRASED = (
-  Wording(
-    first='Go from {subject} to another photo of it',
-    more=', then from the new object beside it to another photo of that one',
-    end='.',
-    single='Go from {subject} to another photo of it.',
-  ),
-  Wording(
-    first='Which photo is {number} links from {subject}, where the new object'
-    ' in each photo leads to the next one',
-    more='',
-    end='?',
-    single='Which photo is one link from {subject}?',
-  ),
-)
-
-# By `Spec.wording` and `Spec.prompt`.
-WORDINGS: Mapping[str, Mapping[str, tuple[Wording, ...]]] = {
-  'standard': {'precise': PRECISE, 'vague': VAGUE},
-  'rephrased': {'precise': PRECISE_REPHRASED, 'vague': VAGUE_REPHRASED},
 }
 
 CAPTIONS = (
@@ -197,51 +70,28 @@ def route(
   hops: 'Sequence[world_lib.Hop]',
   kind: str,
   wording: str = 'standard',
+  mark: str = '',
 ) -> str:
   """Words a route.
 
   Args:
     rng: chooses the wording.
     hops: one to five hops.
-    kind: 'precise' or 'vague'.
+    kind: 'precise', with the relation and the colour of each hop, or 'vague',
+      without any.
     wording: 'standard' or 'rephrased'.
+    mark: what makes the links, a key of `wordings.WORDINGS`.
   """
+  choices = wordings.WORDINGS[mark][wording][kind]
+  chosen = choices[rng.integers(len(choices))]
   if kind == 'vague':
-    return vague(rng, len(hops), wording)
-  return precise(rng, hops, wording)
+    return say_vague(chosen, len(hops))
+  return say_precise(chosen, hops)
 
 
-def precise(
-  rng: np.random.Generator,
-  hops: 'Sequence[world_lib.Hop]',
-  wording: str = 'standard',
+def say_precise(
+  wording: wordings.Wording, hops: 'Sequence[world_lib.Hop]'
 ) -> str:
-  """Words a route with the relation and the colour of each hop.
-
-  Args:
-    rng: chooses the wording.
-    hops: one to five hops.
-    wording: 'standard' or 'rephrased'.
-  """
-  wordings = WORDINGS[wording]['precise']
-  return say_precise(wordings[rng.integers(len(wordings))], hops)
-
-
-def vague(
-  rng: np.random.Generator, hop_count: int, wording: str = 'standard'
-) -> str:
-  """Words a route without saying any relation or colour.
-
-  Args:
-    rng: chooses the wording.
-    hop_count: one to five.
-    wording: 'standard' or 'rephrased'.
-  """
-  wordings = WORDINGS[wording]['vague']
-  return say_vague(wordings[rng.integers(len(wordings))], hop_count)
-
-
-def say_precise(wording: Wording, hops: 'Sequence[world_lib.Hop]') -> str:
   """Words a route in one of the precise wordings.
 
   Args:
@@ -262,7 +112,7 @@ def say_precise(wording: Wording, hops: 'Sequence[world_lib.Hop]') -> str:
   return ''.join(clauses) + (wording.end if len(hops) > 1 else '')
 
 
-def say_vague(wording: Wording, hop_count: int) -> str:
+def say_vague(wording: wordings.Wording, hop_count: int) -> str:
   """Words a route in one of the vague wordings.
 
   Args:
@@ -284,6 +134,7 @@ def single_hop(
   side: str | None = None,
   relation: str | None = None,
   colour: str | None = None,
+  mark: str = '',
 ) -> str:
   """Words one hop in the constructions that whole routes use.
 
@@ -293,9 +144,11 @@ def single_hop(
       where it shows one object only.
     relation: a key of `RELATION_WORDS`, or None to leave it open.
     colour: the other object's colour, or None to leave it open.
+    mark: what makes the link, a key of `wordings.WORDINGS`.
   """
-  wordings = VAGUE if relation is None and colour is None else PRECISE
-  wording = wordings[rng.integers(len(wordings))]
+  kind = 'vague' if relation is None and colour is None else 'precise'
+  choices = wordings.WORDINGS[mark]['standard'][kind]
+  wording = choices[rng.integers(len(choices))]
   beside, another = _UNSPECIFIC
   return _fill(
     wording.single,
@@ -345,7 +198,9 @@ def all_words(types: Iterable[str] | None = None) -> tuple[str, ...]:
     types = procedural.PROCEDURAL.types
   templates = [
     text
-    for wording in (*PRECISE, *VAGUE)
+    for by_wording in wordings.WORDINGS.values()
+    for choices in by_wording['standard'].values()
+    for wording in choices
     for text in dataclasses.astuple(wording)
   ]
   texts = [
@@ -380,7 +235,7 @@ def _name_carried(hops: 'Sequence[world_lib.Hop]', i: int) -> str:
   return f'the {colour} object'
 
 
-def _choose_clause(wording: Wording, i: int, count: int) -> str:
+def _choose_clause(wording: wordings.Wording, i: int, count: int) -> str:
   """Returns the template of hop i of a route of `count` hops."""
   if count == 1:
     return wording.single

@@ -23,10 +23,9 @@ from PIL import Image
 
 from vhop_jax import errors
 from vhop_jax.worlds import level as level_lib
-from vhop_jax.worlds import link_graph
+from vhop_jax.worlds import link_graph, wordings
 from vhop_jax.worlds import objects as objects_lib
 from vhop_jax.worlds import prints as prints_lib
-from vhop_jax.worlds import prompt as prompt_lib
 
 HEADER_FILE = 'world.json'
 FORMAT_VERSION = 1
@@ -98,7 +97,7 @@ class Spec:
       raise errors.UsageError(
         f'prompt={self.prompt!r}: choose {" or ".join(level_lib.PROMPTS)}'
       )
-    errors.check_choice('wording', self.wording, tuple(prompt_lib.WORDINGS))
+    errors.check_choice('wording', self.wording, tuple(wordings.WORDINGS['']))
     if not 24 <= self.resolution <= 2048:
       raise errors.UsageError(
         f'resolution={self.resolution}: choose 24 to 2048 pixels'
