@@ -465,8 +465,8 @@ def test_middle_of_an_object_decides_what_is_left(world, monkeypatch):
   one = dataclasses.replace(world, images=world.images[position : position + 1])
   for boxes, rules in (
     # x0, y0, x1, y1: wide and low, narrow and high, and the reverse.
-    ([(0.0, 0.8, 0.6, 0.9), (0.3, 0.0, 0.4, 0.9)], set()),
-    ([(0.3, 0.0, 0.4, 0.9), (0.0, 0.8, 0.6, 0.9)], {'order'}),
+    ([(0.0, 0.8, 0.6, 0.9), (0.3, 0.0, 0.4, 0.5)], set()),
+    ([(0.3, 0.0, 0.4, 0.5), (0.0, 0.8, 0.6, 0.9)], {'order'}),
   ):
     monkeypatch.setattr(scene_lib, 'project', lambda scene, b=boxes: b)
     assert {b.rule for b in verify._check_images(one)} - {'ids'} == rules

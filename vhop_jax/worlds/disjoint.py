@@ -56,8 +56,8 @@ class Comparison:
       f'{count:,} {kind}s' for kind, count in self.counts.items()
     )
     return (
-      f'{found}; {self.shared_clauses} clauses are shared by worlds of the'
-      ' standard wording, as they are meant to be'
+      f'{found}; standard worlds share {self.shared_clauses} clauses, as they'
+      ' may'
     )
 
 
@@ -160,9 +160,10 @@ def _compare_wordings(
     clauses: by wording and clause, the worlds that have it.
   """
   for clause, folders in sorted(clauses['rephrased'].items()):
-    for owner in sorted(clauses['standard'].get(clause, ()))[:1]:
+    owners = clauses['standard'].get(clause)
+    if owners:
       yield verify.Breach(
         RULE,
-        sorted(folders)[0],
-        f'is rephrased, but shares a wording with {owner}: {clause!r}',
+        min(folders),
+        f'is rephrased, but shares a wording with {min(owners)}: {clause!r}',
       )
