@@ -8,7 +8,8 @@ import pytest
 
 from vhop_jax.evaluate import paper
 from vhop_jax.models import parameter_file, pretrained
-from vhop_jax.worlds import splits
+from vhop_jax.worlds import prompt, splits, wordings
+from vhop_jax.worlds import world as world_lib
 
 CONFIGS = sorted(pathlib.Path('configs').glob('*.py'))
 
@@ -99,3 +100,21 @@ def test_an_ablation_changes_what_it_says():
     0.0,
   )
   assert load(experiment, 'no_warmup').sft.warmup_steps == 0
+
+
+@pytest.mark.parametrize('name', ['precise_mixed', 'vague_mixed'])
+def test_mixed_training_has_room_for_its_longest_routes(name):
+  experiment = next(path for path in CONFIGS if path.stem == 'experiment')
+  config = load(experiment, name)
+  hops = splits.make_splits()['hop4_sft_000'].hops
+  assert config.sft.data.decisions >= hops
+  route = [
+    world_lib.Hop('leftof', ('orange', 'purple')[i % 2]) for i in range(hops)
+  ]
+  # Wordings in which these are long; a template and the image come on top.
+  longest = max(
+    len(prompt.split_words(prompt.say_precise(one, route)))
+    for one in wordings.PRECISE
+  )
+  for stage in config.stages:
+    assert config[stage].data.max_text_tokens >= longest + 8

@@ -59,6 +59,18 @@ def test_prefix_says_level_hops_prompt_and_wording():
     assert spec.name == name
 
 
+def test_printed_worlds_keep_training_and_measuring_apart():
+  for name, spec in splits.make_splits().items():
+    if name.startswith(('l6_', 'l7_')):
+      measured = 'dev' in name or 'test' in name
+      assert spec.prints == ('test' if measured else 'train')
+    else:
+      assert spec.prints == 'all'
+    # No world is so small that its texts could not be read.
+    assert spec.resolution == (224 if name.startswith('l7_') else 96)
+  assert splits.make_splits(resolution=448)['l7_dev'].resolution == 448
+
+
 def test_no_world_to_train_on_is_rephrased():
   for name, spec in splits.make_splits().items():
     if re.search('sft|il_|rl_', name):
@@ -77,6 +89,8 @@ def test_worlds_of_reinforcement_learning_alone_have_no_chains():
     ('l1_', 0),
     ('l2_', 0),
     ('l3_', 0),
+    ('l5_', 10),
+    ('l6_', 30),
     ('hop2_', 5),
     ('hop4_', 5),
     ('hop5_', 0),

@@ -13,6 +13,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from vhop_jax import errors
+from vhop_jax.worlds import level as level_lib
 from vhop_jax.worlds import world as world_lib
 
 if TYPE_CHECKING:
@@ -28,12 +29,14 @@ class Kind:
     seed: Seed of world 0; the others follow.
     families: Families of each.
     with_chains: Whether gold chains are stored.
+    prints: The half of the logos and words that L6 and L7 may use.
   """
 
   label: str
   seed: int
   families: int = 50
   with_chains: bool = True
+  prints: str = 'train'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,8 +58,8 @@ KINDS = {
   'paper_sft': Kind('paper_sft', seed=19_999, families=500),
   'il': Kind('il_{:03d}', seed=15_000, families=100),
   # The dev world is w0.
-  'dev': Kind('dev', seed=20_000),
-  'test': Kind('test_w{}', seed=20_000),
+  'dev': Kind('dev', seed=20_000, prints='test'),
+  'test': Kind('test_w{}', seed=20_000, prints='test'),
   'rl': Kind('rl_{:03d}', seed=30_000, with_chains=False),
 }
 
@@ -65,15 +68,21 @@ MAIN_SPEC = {'level': 4, 'hops': 3, 'prompt': 'precise'}
 MEASURED = {'dev': range(1), 'test': range(1, 4)}
 MIXED_IN = {'sft': range(5), 'il': range(3), 'rl': range(5), **MEASURED}
 MAIN = {'sft': range(10), 'il': range(6), 'rl': range(10), **MEASURED}
+# Half of the logos are enough for 59 families: more and smaller worlds.
+PRINTED = {'sft': range(30), 'il': range(12), 'rl': range(10), **MEASURED}
 
 VARIANTS = {
   '': Variant({**MAIN, 'paper_sft': range(1)}),
   'l1_': Variant(MEASURED, dict(level=1)),
   'l2_': Variant(MEASURED, dict(level=2)),
   'l3_': Variant(MEASURED, dict(level=3)),
+  'l5_': Variant(MAIN, dict(level=5)),
+  'l6_': Variant(PRINTED, dict(level=6, families=50)),
+  'l7_': Variant(PRINTED, dict(level=7, families=50)),
   'hop2_': Variant(MIXED_IN, dict(hops=2)),
   'hop4_': Variant(MIXED_IN, dict(hops=4)),
   'hop5_': Variant(MEASURED, dict(hops=5)),
+  'foreground_': Variant(MEASURED, dict(foreground=True)),
   'rephrased_': Variant(MEASURED, dict(wording='rephrased')),
   'vague_': Variant(MAIN, dict(prompt='vague')),
   'vague_hop2_': Variant(MIXED_IN, dict(prompt='vague', hops=2)),
@@ -104,7 +113,8 @@ def make_splits(*, resolution: int = 96) -> dict[str, world_lib.Spec]:
   """Returns the spec of each named world.
 
   Args:
-    resolution: image width in pixels.
+    resolution: image width in pixels; more where what is printed could not be
+      read otherwise.
 
   Returns:
     Of the main variant (L4, precise, three hops) `sft_000` to `sft_009` for
@@ -118,11 +128,15 @@ def make_splits(*, resolution: int = 96) -> dict[str, world_lib.Spec]:
     for kind_name, numbers in variant.numbers.items():
       kind = KINDS[kind_name]
       values = {**MAIN_SPEC, 'families': kind.families, **variant.changes}
+      printed = level_lib.find_print(values['level'])
+      if printed:
+        values['prints'] = kind.prints
+      least = level_lib.MIN_RESOLUTIONS[printed] if printed else 0
       for number in numbers:
         name = prefix + kind.label.format(number)
         splits[name] = world_lib.Spec(
           seed=kind.seed + number,
-          resolution=resolution,
+          resolution=max(resolution, least),
           name=name,
           with_chains=kind.with_chains,
           **values,
