@@ -1,3 +1,5 @@
+import pytest
+
 from vhop_jax.worlds import link_graph
 from vhop_jax.worlds import objects as objects_lib
 from vhop_jax.worlds import world as world_lib
@@ -10,13 +12,14 @@ def thing(uid, colour='red'):
 A, B, C = thing('a'), thing('b', 'green'), thing('c', 'blue')
 
 
-def make_graph():
+def make_graph(relations='sides'):
   pictures = [(A,), (A, B), (C, A), (B, C)]
   return link_graph.LinkGraph(
     [
       world_lib.ImageRecord(f'{i:05d}', 0, objects, {})
       for i, objects in enumerate(pictures)
-    ]
+    ],
+    relations,
   )
 
 
@@ -27,6 +30,15 @@ def test_links_lead_to_the_other_images_of_an_object():
     ('00002', 'rightof', C),
   ]
   assert [x.target_id for x in make_graph().links('00001', 'a')] == ['00002']
+
+
+@pytest.mark.parametrize(
+  ('relations', 'pair'),
+  [('depth', ['infrontof', 'behind']), ('height', ['ontop', 'below'])],
+)
+def test_relation_of_a_link_is_that_of_the_worlds_pair(relations, pair):
+  links = make_graph(relations).links('00000', 'a')
+  assert [link.relation for link in links] == pair
 
 
 def test_valid_links_apply_the_constraints_of_the_level():

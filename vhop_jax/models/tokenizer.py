@@ -1,9 +1,9 @@
 """Turns texts into token ids: the tiny model's own file, or any user's.
 
 Every model uses the `tokenizers` library and its JSON format. The tiny
-model's file is a word-level vocabulary of what `worlds.prompt` can say. After a change
-of words `python -m vhop_jax.models.tokenizer` adds the new ones; those that it
-has keep their ids, which the shipped checkpoints were trained with.
+model's file is a word-level vocabulary of what `worlds.prompt` can say. After a
+change of words `python -m vhop_jax.models.tokenizer` adds the new ones; those
+that it has keep their ids, which the shipped checkpoints were trained with.
 """
 
 from collections.abc import Iterable, Sequence
