@@ -369,6 +369,21 @@ def test_refused_queries_are_those_that_break_a_rule():
   assert refused['0_leftof'].rule == 'distractor-L4'
 
 
+def test_worlds_that_share_an_extra_are_noticed(monkeypatch):
+  def make(uid):
+    scene = {
+      'name': uid,
+      'extras': [{'role': 'clutter', 'placement': {'object': WRONG.to_json()}}],
+    }
+    other = thing(uid, 'kettle', 'red')
+    image = world_lib.ImageRecord('00000', 0, (other,), scene)
+    return dataclasses.replace(make_world(), images=(image,), queries=())
+
+  monkeypatch.setattr(world_lib, 'load_world', make)
+  found = {b.message.split(' with ')[0] for b in verify.verify_disjoint('xy')}
+  assert found == {'shares a uid', 'shares a object'}
+
+
 def test_comparing_needs_two_worlds(folder):
   with pytest.raises(errors.UsageError, match='two worlds'):
     verify.verify_disjoint([folder])
