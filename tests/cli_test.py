@@ -4,6 +4,7 @@ import pytest
 from vhop_jax import cli
 from vhop_jax.models import pretrained
 from vhop_jax.worlds import builder, verify
+from vhop_jax.worlds import world as world_lib
 
 
 def run(capsys, *arguments):
@@ -39,6 +40,26 @@ def test_building_twice_is_skipped(capsys, folder):
   code, out, _ = run(capsys, 'worlds', 'build', *SMALL, f'--out={folder}')
   assert code == 0
   assert 'skipped' in out
+
+
+def test_world_of_another_layout_is_built_and_verified(capsys, tmp_path):
+  folder = tmp_path / 'w'
+  code, _, err = run(
+    capsys,
+    'worlds',
+    'build',
+    *SMALL,
+    '--relations=depth',
+    '--foreground',
+    '--clutter=2',
+    '--variation=strong',
+    f'--out={folder}',
+  )
+  assert code == 0, err
+  spec = world_lib.load_world(folder).spec
+  assert spec.key.endswith('-depth-foreground-clutter2-strong')
+  code, out, _ = run(capsys, 'worlds', 'verify', str(folder))
+  assert code == 0, out
 
 
 def test_world_without_chains_is_verified_and_shown(capsys, tmp_path):

@@ -21,6 +21,22 @@ def test_hops_of_the_world_made_by_hand(make_world):
   assert [h.excluded for h in told[:3]] == [(0,), (0, 1), (0, 1, 2)]
 
 
+def test_place_of_the_carried_object_is_that_of_the_worlds_relations(
+  make_world,
+):
+  image = make_world().images[1]
+  for relations, places in (
+    ('sides', ['left', 'right']),
+    ('depth', ['front', 'back']),
+    ('height', ['top', 'bottom']),
+  ):
+    found = [
+      hops.find_carried_side(image, thing.uid, relations)
+      for thing in image.objects
+    ]
+    assert found == places
+
+
 def test_a_model_that_knows_all_is_stopped_by_dead_ends_alone(
   world, model, monkeypatch
 ):

@@ -42,6 +42,30 @@ def test_sibling_chain_mirrors_every_relation():
   assert a[0].colour == b[0].colour
 
 
+@pytest.mark.parametrize('prompt', ['precise', 'vague'])
+@pytest.mark.parametrize(
+  ('relations', 'pair'),
+  [('depth', ('infrontof', 'behind')), ('height', ('ontop', 'below'))],
+)
+def test_other_relations_take_the_place_of_left_and_right(
+  relations, pair, prompt
+):
+  for number in range(6):
+    family = make(number, relations=relations, prompt=prompt)
+    a, b = family.hops
+    assert a[0].relation == pair[0]
+    assert {hop.relation for hop in (*a, *b)} == set(pair)
+    for hop, sibling in zip(a, b, strict=True):
+      assert {hop.relation, sibling.relation} == set(pair)
+    # The object of the first relation is named first.
+    for route, hops in zip(family.routes, family.hops, strict=True):
+      [carried] = family.images[route.query]
+      for slot, hop in zip(route.slots, hops, strict=True):
+        first, second = family.images[slot]
+        assert (first if hop.relation == pair[0] else second) == carried
+        carried = second if hop.relation == pair[0] else first
+
+
 @pytest.mark.parametrize(
   ('values', 'count'),
   [

@@ -1,5 +1,7 @@
 import dataclasses
 
+import pytest
+
 from vhop_jax.worlds import link_graph
 from vhop_jax.worlds import objects as objects_lib
 from vhop_jax.worlds import world as world_lib
@@ -12,7 +14,7 @@ def thing(uid, colour='red'):
 A, B, C = thing('a'), thing('b', 'green'), thing('c', 'blue')
 
 
-def make_graph():
+def make_graph(relations='sides'):
   pictures = [(A,), (A, B), (C, A), (B, C)]
   return link_graph.LinkGraph(
     [
@@ -20,6 +22,7 @@ def make_graph():
       for i, objects in enumerate(pictures)
     ],
     level=4,
+    relations=relations,
   )
 
 
@@ -52,6 +55,15 @@ def test_prints_link_different_objects_from_level_6_on():
   # Where objects themselves make links, the same logo makes none.
   [link] = link_graph.LinkGraph(images, level=5).links('00000', start)
   assert link.target_id == '00002'
+
+
+@pytest.mark.parametrize(
+  ('relations', 'pair'),
+  [('depth', ['infrontof', 'behind']), ('height', ['ontop', 'below'])],
+)
+def test_relation_of_a_link_is_that_of_the_worlds_pair(relations, pair):
+  links = make_graph(relations).links('00000', A)
+  assert [link.relation for link in links] == pair
 
 
 def test_valid_links_apply_the_constraints_of_the_level():

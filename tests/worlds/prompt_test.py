@@ -55,7 +55,7 @@ def draw_everything():
   for count in range(1, 6):
     texts |= draw(prompt.route, HOPS[:count], 'precise')
     texts |= draw(prompt.route, HOPS[:count], 'vague')
-  for side in (None, 'left', 'right'):
+  for side in (None, *prompt.PLACES.values()):
     for relation in (None, *level_lib.RELATIONS):
       for colour in (None, 'orange', 'red'):
         texts |= draw(
@@ -204,6 +204,25 @@ def test_precise_prompt_says_each_hop_once_in_order(count):
     assert told == [(h.relation[:-2], h.colour) for h in HOPS[:count]], text
 
 
+@pytest.mark.parametrize(
+  ('relations', 'words'),
+  [
+    (('infrontof', 'behind'), ('in front of', 'behind')),
+    (('ontop', 'below'), ('on top of', 'below')),
+  ],
+)
+def test_other_relations_are_worded_in_order(relations, words):
+  hops = [
+    world_lib.Hop(relations[0], 'red'),
+    world_lib.Hop(relations[1], 'blue'),
+  ]
+  for text in draw(prompt.route, hops, 'precise'):
+    told = re.findall(rf'({"|".join(words)}) a (\w+) object', text)
+    assert told == [(words[0], 'red'), (words[1], 'blue')], text
+    assert not re.search('to the (in|on|behind|below)', text), text
+    assert 'left' not in text and 'right' not in text, text
+
+
 def test_colour_is_no_name_where_both_objects_have_it():
   hops = (world_lib.Hop('leftof', 'red'), world_lib.Hop('leftof', 'red'))
   for text in draw(prompt.route, hops, 'precise'):
@@ -247,6 +266,23 @@ def test_single_hop_names_the_side_it_is_about():
   ):
     assert 'the object on the right' in text
     assert 'left of a red object' in text
+
+
+def test_place_of_an_object_is_said_as_its_relation():
+  texts = {
+    relation: draw(
+      prompt.single_hop, side=place, relation=relation, colour='red'
+    ).pop()
+    for relation, place in prompt.PLACES.items()
+  }
+  assert len(prompt.PLACES) == 6
+  for relation, words in (
+    ('infrontof', 'the object in front'),
+    ('behind', 'the object behind'),
+    ('ontop', 'the object on top'),
+    ('below', 'the object below'),
+  ):
+    assert words in texts[relation].lower()
 
 
 def test_caption_tells_which_object_is_left():

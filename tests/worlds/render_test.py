@@ -177,6 +177,73 @@ def test_lit_side_is_the_side_of_the_light(renderer):
   assert right > left + 15
 
 
+def test_extras_and_raised_objects_are_drawn_where_they_are_projected(renderer):
+  scene = make_plain_scene()
+  ball = scene.placements[0]
+  things = [
+    dataclasses.replace(ball, x=x, z=z, y=y, scale=0.4)
+    for x, z, y in ((-0.9, 0.3, 0.0), (0.9, 0.3, 0.0), (0.9, -0.4, 0.7))
+  ]
+  full = dataclasses.replace(
+    scene,
+    extras=tuple(
+      scene_lib.Extra(role, thing)
+      for role, thing in zip(scene_lib.ROLES, things, strict=True)
+    ),
+  )
+  pixels = renderer.render(full).astype(int)
+  for i, thing in enumerate(things):
+    rest = full.extras[:i] + full.extras[i + 1 :]
+    without = renderer.render(dataclasses.replace(full, extras=rest))
+    x0, y0, x1, y1 = np.array(
+      scene_lib.project_placement(scene.camera, thing, WIDTH / HEIGHT)
+    ) * (WIDTH, HEIGHT, WIDTH, HEIGHT)
+    rows, columns = (
+      round((y0 + y1) / 2) + np.arange(-2, 3),
+      round((x0 + x1) / 2) + np.arange(-2, 3),
+    )
+    changed = np.abs(pixels - without).max(axis=-1)
+    assert changed[np.ix_(rows, columns)].min() > 15
+    # Above it no more changes than the grain of the shadows.
+    assert changed[: math.floor(y0)].max(initial=0) < 10
+  # A scene with fewer things after that shows none of them.
+  with render.Renderer(WIDTH, HEIGHT) as fresh:
+    np.testing.assert_array_equal(renderer.render(scene), fresh.render(scene))
+
+
+def test_what_stands_on_the_ground_darkens_it_and_what_is_raised_does_not(
+  renderer,
+):
+  light = {'azimuth': 0.0, 'elevation': 1.2, 'ambient': 0.9}
+  scene = make_plain_scene(**light)
+  ball = scene.placements[0]
+  beside = dataclasses.replace(ball, x=0.9, scale=0.4)
+
+  def measure(extra):
+    full = dataclasses.replace(scene, extras=(extra,))
+    # Just before where the thing touches the ground.
+    at = np.array([[0.9, 0.0, 0.14]])
+    x, y, _, _ = scene_lib.compute_box(scene.camera, at, WIDTH / HEIGHT)
+    change = renderer.render(full).astype(int) - renderer.render(scene)
+    return change[int(y * HEIGHT), int(x * WIDTH), 1]
+
+  on_ground = measure(scene_lib.Extra(scene_lib.CLUTTER, beside))
+  raised = dataclasses.replace(beside, y=3.0)
+  in_the_air = measure(scene_lib.Extra(scene_lib.CLUTTER, raised))
+  assert on_ground < in_the_air - 10
+  assert abs(in_the_air) < 10
+
+
+def test_ground_fills_the_picture_of_a_camera_that_is_turned_and_sees_wide(
+  renderer,
+):
+  scene = make_plain_scene()
+  for yaw in (-0.8, 0.8):
+    camera = scene_lib.Camera((0.0, 2.5, 3.0), yaw, 0.8, 1.2)
+    pixels = renderer.render(dataclasses.replace(scene, camera=camera))
+    assert pixels[-1].max(axis=-1).min() > 60
+
+
 def test_edges_are_smooth(renderer, monkeypatch):
   def count_partly_covered(renderer):
     change = compute_silhouette(renderer, make_plain_scene(), 0)

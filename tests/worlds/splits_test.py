@@ -90,7 +90,6 @@ def test_worlds_of_reinforcement_learning_alone_have_no_chains():
     ('l2_', 0),
     ('l3_', 0),
     ('l5_', 10),
-    ('l6_', 30),
     ('hop2_', 5),
     ('hop4_', 5),
     ('hop5_', 0),

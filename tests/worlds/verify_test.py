@@ -48,7 +48,13 @@ TEXT = (
 
 
 def make_world(
-  pictures=None, *, level=4, prompt='precise', with_chains=True, **values
+  pictures=None,
+  *,
+  level=4,
+  prompt='precise',
+  with_chains=True,
+  relations='sides',
+  **values,
 ):
   """Makes the hand-written world, with other pictures or query values."""
   pictures = PICTURES if pictures is None else pictures
@@ -64,7 +70,13 @@ def make_world(
   )
   return world_lib.World(
     spec=world_lib.Spec(
-      level, 1, 0, hops=2, prompt=prompt, with_chains=with_chains
+      level,
+      1,
+      0,
+      hops=2,
+      prompt=prompt,
+      with_chains=with_chains,
+      relations=relations,
     ),
     images=tuple(
       world_lib.ImageRecord(ids[name], 0, objects, {'name': name})
@@ -380,7 +392,37 @@ def test_prompt_must_say_the_route_and_nothing_else(text):
   assert find_rules(make_world(instruction=text)) == {'prompt'}
 
 
-@pytest.mark.parametrize('word', ['red', 'left'])
+@pytest.mark.parametrize(
+  ('relations', 'first', 'second', 'phrases'),
+  [
+    ('depth', 'infrontof', 'behind', ('in front of', 'behind')),
+    ('height', 'ontop', 'below', ('on top of', 'below')),
+  ],
+)
+def test_other_relations_are_searched_and_read_back(
+  relations, first, second, phrases
+):
+  values = {
+    'relations': relations,
+    'id': f'0_{first}',
+    'hops': (world_lib.Hop(first, 'blue'), world_lib.Hop(second, 'green')),
+  }
+  text = TEXT.replace('left of', phrases[0]).replace('right of', phrases[1])
+  assert find_rules(make_world(**values, instruction=text)) == set()
+  for wrong in (
+    TEXT,
+    text.replace(phrases[0], phrases[1]),
+    text + ' Look left.',
+    text + f' It is {phrases[1]} this.',
+  ):
+    assert find_rules(make_world(**values, instruction=wrong)) == {'prompt'}
+  # The same pictures say nothing of another world's relations.
+  values['relations'] = 'sides'
+  rules = find_rules(make_world(**values, instruction=text))
+  assert {'unique-chain', 'chains', 'hops'} <= rules
+
+
+@pytest.mark.parametrize('word', ['red', 'left', 'front', 'behind', 'top'])
 def test_vague_prompt_must_not_tell_colour_or_side(word):
   world = make_world(prompt='vague', instruction=f'Find a {word} one.')
   assert 'prompt' in find_rules(world)

@@ -46,11 +46,46 @@ def change_header(folder, change):
     {'prompt': 'rude'},
     {'resolution': 8},
     {'wording': 'poetic'},
+    {'relations': 'inside'},
+    {'clutter': 5},
+    {'clutter': -1},
+    {'variation': 'wild'},
   ],
 )
 def test_spec_refuses_what_cannot_be_built(values):
   with pytest.raises(errors.UsageError, match=str(next(iter(values)))):
     world_lib.Spec(**({'level': 4, 'families': 1, 'seed': 0} | values))
+
+
+def test_key_names_what_is_not_as_usual():
+  # Worlds that were built before these settings were there keep their keys.
+  plain = world_lib.Spec(4, 1, 7)
+  assert plain.key == 'L4-precise-3hop-procedural-seed7'
+  changes = [
+    {'relations': 'depth'},
+    {'relations': 'height'},
+    {'foreground': True},
+    {'clutter': 1},
+    {'clutter': 2},
+    {'variation': 'strong'},
+  ]
+  keys = [dataclasses.replace(plain, **change).key for change in changes]
+  assert len({plain.key, *keys}) == 7
+  assert all(key.startswith(plain.key) for key in keys)
+  full = world_lib.Spec(
+    4, 1, 7, relations='depth', foreground=True, clutter=3, variation='strong'
+  )
+  assert full.key == f'{plain.key}-depth-foreground-clutter3-strong'
+  assert world_lib.Spec.from_json(full.to_json()) == full
+
+
+def test_record_tells_its_extras_apart_from_stands(world):
+  image = world.images[0]
+  assert image.extras == ()
+  placement = image.scene['placements'][0]
+  extras = [{'role': r, 'placement': placement} for r in ('support', 'clutter')]
+  more = dataclasses.replace(image, scene={**image.scene, 'extras': extras})
+  assert [thing.to_json() for thing in more.extras] == [placement['object']]
 
 
 def test_records_survive_being_stored(world):

@@ -39,6 +39,7 @@ _MIN_SIZE = 0.06
 # Scale of a thing around, before it is made smaller for the picture's sake.
 _CLUTTER_SCALE = (0.5, 0.85)
 _FRAME = 0.01
+_NEAR = 0.03  # Outlines are as large as the things up to this.
 # Where a thing in front stands: across and down, as shares of the picture.
 _FRONT_ACROSS = (0.08, 0.92)
 _FRONT_DOWN = (0.86, 0.97)
@@ -310,9 +311,10 @@ def _is_whole(box: Box) -> bool:
 
 
 def _has_centre(box: Box, other: Box) -> bool:
-  """Returns whether the centre of another box lies in a box."""
+  """Returns whether the centre of another box lies in a box, or near it."""
   x, y = (other[0] + other[2]) / 2, (other[1] + other[3]) / 2
-  return box[0] <= x <= box[2] and box[1] <= y <= box[3]
+  x0, y0, x1, y1 = box
+  return x0 - _NEAR < x < x1 + _NEAR and y0 - _NEAR < y < y1 + _NEAR
 
 
 def _stands_free(

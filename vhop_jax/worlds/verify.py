@@ -251,6 +251,7 @@ def _check_images(world: world_lib.World) -> Iterator[Breach]:
   looks: dict[str, str] = {}
   scenes: dict[str, str] = {}
   linked = {thing.uid for image in world.images for thing in image.objects}
+  types = {(i.family, thing.type) for i in world.images for thing in i.objects}
   extras: dict[str, str] = {}
   for position, image in enumerate(world.images):
     if image.id != f'{position:0{digits}d}':
@@ -272,6 +273,10 @@ def _check_images(world: world_lib.World) -> Iterator[Breach]:
       first = extras.setdefault(thing.uid, image.id)
       if thing.uid in linked or first != image.id:
         yield Breach('extras', image.id, f'{thing.uid} is in other images, too')
+      if (image.family, thing.type) in types:
+        yield Breach(
+          'extras', image.id, f'{thing.uid} is of the type of a linked object'
+        )
       if looks.setdefault(_get_looks(thing), thing.uid) != thing.uid:
         yield Breach(
           'objects', image.id, f'{thing.uid} looks just like another object'
