@@ -150,7 +150,7 @@ class Page:
   def wait(self, expression):
     """Waits until a JavaScript expression is true."""
     end = time.monotonic() + TIMEOUT_SECS
-    while not self.evaluate(expression):
+    while not self.evaluate(f'!!({expression})'):
       if time.monotonic() > end:
         raise TimeoutError(f'never true: {expression}')
       time.sleep(0.02)

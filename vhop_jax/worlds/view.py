@@ -32,7 +32,7 @@ PAGE_FILE = 'index.html'
 DATA_FILE = 'data.js'
 IMAGES_FOLDER = 'images'
 THUMBNAIL_PX = 256
-JPEG_QUALITY = 88
+JPEG_QUALITY = 92
 DEAD_END = 'dead end'
 
 # The page comes last: a folder that has it is whole.
@@ -321,4 +321,5 @@ def _write_thumbnail(path: pathlib.Path, picture: np.ndarray) -> None:
   """Writes a picture that is at most `THUMBNAIL_PX` wide."""
   image = Image.fromarray(picture)
   image.thumbnail((THUMBNAIL_PX, THUMBNAIL_PX))
-  image.save(path, 'jpeg', quality=JPEG_QUALITY)
+  # Colours are what people look for here, so they keep every pixel.
+  image.save(path, 'jpeg', quality=JPEG_QUALITY, subsampling=0)

@@ -112,7 +112,7 @@ function makeQuery(family, query) {
     'section', { class: 'query', 'data-query': query.id },
     make(
       'h3', {}, query.id, ' ',
-      make('span', { class: 'badge' }, family.world.prompt),
+      make('span', { class: 'badge' }, family.world.prompt), ' ',
       make('span', { class: 'answers' }, `answer ${query.answers.join(', ')}`),
     ),
     makePrompt(query.text),
@@ -149,7 +149,7 @@ function fillCard(card) {
   card.replaceChildren(
     make(
       'h2', {}, `Family ${family.number} `,
-      make('span', { class: 'badge level' }, `L${world.level}`),
+      make('span', { class: 'badge level' }, `L${world.level}`), ' ',
       make('span', { class: 'world' }, `${world.name} · ${count} images`),
     ),
     ...queries.map(query => makeQuery(family, query)),
