@@ -25,7 +25,9 @@ COUNT = "document.querySelector('#count').textContent"
 @pytest.fixture(scope='module')
 def easy_folder(pool, tmp_path_factory):
   out = tmp_path_factory.mktemp('worlds') / 'easy'
-  spec = world_lib.Spec(level=2, families=2, seed=5, resolution=48)
+  spec = world_lib.Spec(
+    level=2, families=2, seed=5, resolution=48, with_chains=False
+  )
   builder.build_world(spec, out, pool=pool, progress=False)
   return out
 
@@ -62,6 +64,10 @@ def test_families_stand_side_by_side(page, world):
   assert [title.split()[:3] for title in titles] == [
     *(['Family', str(i), 'L4'] for i in range(4)),
     *(['Family', str(i), 'L2'] for i in range(2)),
+  ]
+  assert ['stored without chains' in title for title in titles] == [
+    *[False] * 4,
+    *[True] * 2,
   ]
   tops, lefts = page.evaluate(
     "['top', 'left'].map(side => [...document.querySelectorAll('.family')]"

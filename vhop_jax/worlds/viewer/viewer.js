@@ -150,7 +150,11 @@ function fillCard(card) {
     make(
       'h2', {}, `Family ${family.number} `,
       make('span', { class: 'badge level' }, `L${world.level}`), ' ',
-      make('span', { class: 'world' }, `${world.name} · ${count} images`),
+      make(
+        'span', { class: 'world', title: `seed ${world.seed}` },
+        `${world.name} · ${count} images${
+          world.with_chains ? '' : ' · stored without chains'}`,
+      ),
     ),
     ...queries.map(query => makeQuery(family, query)),
   );
