@@ -20,6 +20,9 @@ EGL_PACKAGES := libegl1 libegl-mesa0 libgl1 libgl1-mesa-dri
 EGL_CHECK := $(BIN)/python -c 'import moderngl; \
   moderngl.create_context(standalone=True, backend="egl")'
 
+# Succeeds when there is a browser for the tests, by any of its names.
+BROWSER_CHECK := command -v chromium chromium-browser google-chrome >/dev/null
+
 # $(1): Debian packages. Installs them where that is allowed, else says what
 # to run and stops.
 define apt_install
@@ -45,7 +48,7 @@ help:  ## Shows this list.
 
 setup: $(VENV)/.egl  ## Makes .venv with the package and the EGL libraries.
 
-setup-test: setup $(VENV)/.test
+setup-test: setup $(VENV)/.test $(VENV)/.browser
 
 setup-dev: setup $(VENV)/.dev  ## Adds the tools that .ci/run uses.
 
@@ -91,6 +94,10 @@ $(VENV)/.egl: $(VENV)/.core
 $(VENV)/.test: $(VENV)/.core
 	@echo 'installing the test packages (with PyTorch, the test oracle)'
 	@$(INSTALL) --editable '.[test,parity]'
+	@touch $@
+
+$(VENV)/.browser: $(VENV)/.core
+	@$(BROWSER_CHECK) || { $(call apt_install,chromium); }
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core

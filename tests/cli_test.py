@@ -33,7 +33,7 @@ def test_built_world_is_verified_and_shown(capsys, folder):
   assert 'all rules hold' in out
   code, out, _ = run(capsys, 'worlds', 'view', str(folder))
   assert code == 0
-  assert out.strip() == str(folder / 'view.html')
+  assert out.strip() == str(folder / 'view' / 'index.html')
 
 
 def test_building_twice_is_skipped(capsys, folder):

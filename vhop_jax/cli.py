@@ -156,18 +156,20 @@ def disjoint(folders: Folders) -> None:
 
 
 def view(
-  folder: Folder, out: pathlib.Path | None = None, families: int | None = None
+  folders: Folders,
+  out: pathlib.Path | None = None,
+  families: int | None = None,
 ) -> None:
-  """Writes one static HTML page to look through a world.
+  """Writes static HTML to look through worlds, and prints the page to open.
 
   Args:
-    folder: a world.
-    out: the page; `view.html` inside the world if not given.
-    families: how many families to show; all if not given.
+    folders: one world, or several to see on one page.
+    out: folder of the page; `view` inside the first world if not given.
+    families: how many families of each world to show; all if not given.
   """
   from vhop_jax.worlds import view as view_lib
 
-  print(view_lib.write_page(folder, out, families=families))
+  print(view_lib.write_page(folders, out, families=families))
 
 
 def route(

@@ -254,6 +254,22 @@ def test_object_of_the_same_type_and_of_the_same_colour_is_asked_for(mate):
   assert messages == [f'no other object of the same {mate}']
 
 
+@pytest.mark.parametrize(
+  ('level', 'prompt', 'faults'),
+  [
+    (4, 'precise', ['wrong relation', 'wrong colour']),
+    (2, 'precise', ['wrong relation']),
+    (1, 'precise', []),
+    (4, 'vague', []),
+  ],
+)
+def test_step_has_the_faults_that_its_level_asks_for(level, prompt, faults):
+  search = verify.Search(make_world(level=level, prompt=prompt))
+  step = verify.Step('00000', 'rightof', WRONG)
+  assert search.find_faults(step, HOPS[0]) == faults
+  assert search.is_valid(step, HOPS[0]) == (not faults)
+
+
 def test_wrong_relation_counts_from_level_3_only_in_the_right_colour():
   pink = dataclasses.replace(SIBLING, colour='pink')
   pictures = {**PICTURES, 'wrong relation': (pink, START)}

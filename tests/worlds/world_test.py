@@ -28,6 +28,10 @@ def assert_unreadable(reader, folder, match):
   assert '--overwrite' in str(caught.value)
 
 
+def read_one_by_one(folder):
+  return list(world_lib.iterate_pixels(folder))
+
+
 def change_header(folder, change):
   path = folder / world_lib.HEADER_FILE
   header = json.loads(path.read_text())
@@ -128,6 +132,12 @@ def test_pixels_are_the_scenes_rendered_in_the_order_of_the_ids(folder, world):
       np.testing.assert_array_equal(pixels[i], renderer.render(scene))
 
 
+def test_pixels_one_by_one_are_those_read_at_once(folder):
+  np.testing.assert_array_equal(
+    list(world_lib.iterate_pixels(folder)), world_lib.read_pixels(folder)
+  )
+
+
 def test_png_keeps_every_bit():
   pixels = np.random.default_rng(0).integers(0, 256, (5, 7, 3), np.uint8)
   np.testing.assert_array_equal(
@@ -154,7 +164,7 @@ def test_link_graph_has_both_objects_of_each_pair(world):
 
 
 @pytest.mark.parametrize(
-  'reader', [world_lib.load_world, world_lib.read_pixels]
+  'reader', [world_lib.load_world, world_lib.read_pixels, read_one_by_one]
 )
 def test_folder_without_a_world_is_said_to_have_none(reader, tmp_path):
   for path in (tmp_path, tmp_path / 'nowhere'):
@@ -168,6 +178,7 @@ def test_folder_without_a_world_is_said_to_have_none(reader, tmp_path):
     (world_lib.load_world, records.QUERIES_SPLIT),
     (world_lib.load_world, records.IMAGES_SPLIT),
     (world_lib.read_pixels, records.IMAGES_SPLIT),
+    (read_one_by_one, records.IMAGES_SPLIT),
   ],
 )
 @pytest.mark.parametrize('damage', ['half', 'empty', 'missing', 'text'])
@@ -183,17 +194,22 @@ def test_damaged_records_are_one_line(copy, reader, split, damage):
   assert_unreadable(reader, copy, 'damaged or incomplete')
 
 
-def test_flipped_bit_in_the_records_is_noticed(copy):
+@pytest.mark.parametrize('reader', [world_lib.read_pixels, read_one_by_one])
+def test_flipped_bit_in_the_records_is_noticed(copy, reader):
   path = find_file(copy, records.IMAGES_SPLIT)
   data = bytearray(path.read_bytes())
   data[len(data) // 4] ^= 1
   path.write_bytes(data)
-  assert_unreadable(world_lib.read_pixels, copy, 'build the world again')
+  assert_unreadable(reader, copy, 'build the world again')
 
 
 @pytest.mark.parametrize(
   ('reader', 'kind'),
-  [(world_lib.load_world, 'content'), (world_lib.read_pixels, 'pixels')],
+  [
+    (world_lib.load_world, 'content'),
+    (world_lib.read_pixels, 'pixels'),
+    (read_one_by_one, 'pixels'),
+  ],
 )
 def test_fingerprint_that_does_not_match_is_noticed(copy, reader, kind):
   change_header(copy, lambda h: h['fingerprint'].update({kind: '0' * 64}))

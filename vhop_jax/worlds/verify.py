@@ -124,9 +124,16 @@ class Search:
 
   def is_valid(self, step: Step, hop: world_lib.Hop) -> bool:
     """Returns whether a step satisfies all local checks of a hop."""
-    return (not self.needs_relation or step.relation == hop.relation) and (
-      not self.needs_colour or step.other.colour == hop.colour
-    )
+    return not self.find_faults(step, hop)
+
+  def find_faults(self, step: Step, hop: world_lib.Hop) -> list[str]:
+    """Names the local checks of a hop that a step fails."""
+    faults = []
+    if self.needs_relation and step.relation != hop.relation:
+      faults.append('wrong relation')
+    if self.needs_colour and step.other.colour != hop.colour:
+      faults.append('wrong colour')
+    return faults
 
   def find_chains(
     self,

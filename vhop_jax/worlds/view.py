@@ -1,109 +1,127 @@
-"""Writes one static HTML page on which a person looks through a world."""
+"""Writes static HTML on which a person looks through worlds.
 
-import base64
+The page lies in a folder of its own: `index.html` with style and script,
+`data.js` with all that is written about the families, and one small picture
+an image. It opens from disk; the script draws what is on the screen and
+nothing else, so that thousands of images are no burden.
+
+What leads where is taken from the verifier's search and so holds at any level:
+nothing here knows which traps there are.
+"""
+
 import collections
-from collections.abc import Sequence
-import html
-import io
+from collections.abc import Collection, Sequence
+import dataclasses
+import importlib.resources
 import os
 import pathlib
+import shutil
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from vhop_jax import errors
+from vhop_jax.worlds import objects as objects_lib
+from vhop_jax.worlds import prompt as prompt_lib
 from vhop_jax.worlds import verify
 from vhop_jax.worlds import world as world_lib
 
-PAGE_FILE = 'view.html'
-THUMBNAIL_PX = 192
-JPEG_QUALITY = 85
+PAGE_FOLDER = 'view'
+PAGE_FILE = 'index.html'
+DATA_FILE = 'data.js'
+IMAGES_FOLDER = 'images'
+THUMBNAIL_PX = 256
+JPEG_QUALITY = 92
+DEAD_END = 'dead end'
 
-_STYLE = """
-:root { color-scheme: light dark; --line: #8884; --gold: #2a8f3c;
-  --bad: #b4451f; }
-body { font: 14px/1.4 system-ui, sans-serif; margin: 0 auto; padding: 1rem;
-  max-width: 90rem; }
-header { position: sticky; top: 0; background: Canvas; padding: .5rem 0;
-  border-bottom: 1px solid var(--line); z-index: 1; }
-h1 { font-size: 1.2rem; margin: 0 0 .3rem; }
-input { font: inherit; width: min(30rem, 90%); padding: .3rem .5rem; }
-section { border-bottom: 1px solid var(--line); padding: .8rem 0; }
-h2 { font-size: 1rem; margin: 0 0 .4rem; }
-.sides { display: grid; gap: 1rem;
-  grid-template-columns: repeat(auto-fit, minmax(30rem, 1fr)); }
-.query p { margin: .1rem 0 .4rem; }
-.row { display: flex; flex-wrap: wrap; gap: .5rem; align-items: start; }
-figure { margin: 0; width: 8.6rem; font-size: .75rem; }
-img { width: 100%; display: block; border: 3px solid var(--line);
-  border-radius: 4px; box-sizing: border-box; background: #8882; }
-.gold img { border-color: var(--gold); }
-.distractor img { border-color: var(--bad); border-style: dashed; }
-.id { opacity: .7; } .kind { color: var(--bad); font-weight: 600; }
-.hop { color: var(--gold); font-weight: 600; }
-.answers { font-size: .85rem; opacity: .85; }
-"""
+# The page comes last: a folder that has it is whole.
+_ASSETS = ('viewer.css', 'graph.js', 'viewer.js', PAGE_FILE)
 
-_SCRIPT = """
-const box = document.querySelector('input');
-const sections = [...document.querySelectorAll('section')];
-const count = document.querySelector('output');
-function filter() {
-  const words = box.value.toLowerCase().split(/\\s+/).filter(Boolean);
-  let shown = 0;
-  for (const section of sections) {
-    const hit = words.every(word => section.dataset.text.includes(word));
-    section.hidden = !hit;
-    shown += hit;
-  }
-  count.textContent = `${shown} of ${sections.length} families`;
-}
-box.addEventListener('input', filter);
-filter();
-"""
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+  """Holds one image in the tree of all that a query meets.
+
+  Attributes:
+    image: its id.
+    parent: position in the tree of the image it is reached from; -1 for the
+      query image.
+    carried: words for the object that links the two, '' for the query image.
+    relation: words for where that object stands.
+    other: words for the object beside it, or for the query image's own.
+    colour: that object's colour.
+    kinds: what is wrong with it, such as 'wrong colour' or 'dead end'; nothing
+      where a valid chain goes through it.
+    hop: how many links it is away from the query image.
+  """
+
+  image: str
+  parent: int
+  carried: str
+  relation: str
+  other: str
+  colour: str
+  kinds: tuple[str, ...]
+  hop: int
 
 
 def write_page(
-  folder: str | os.PathLike[str],
+  folders: Sequence[str | os.PathLike[str]],
   out: str | os.PathLike[str] | None = None,
   *,
   families: int | None = None,
 ) -> pathlib.Path:
-  """Writes the page; pictures are inside it, so that it can be sent around.
+  """Writes one page on one or more worlds.
 
   Args:
-    folder: a world.
-    out: the page; None puts it inside the world.
-    families: how many families to show; None shows all.
+    folders: the worlds.
+    out: the page's folder; None takes `view` inside the first world.
+    families: how many families of each world to show; None shows all.
 
   Returns:
-    Where the page lies.
+    The page, a file that a browser opens.
 
   Raises:
-    DataError: there is no world, or it is damaged.
-    UsageError: the page cannot be written there.
+    DataError: a folder has no world, or a damaged one.
+    UsageError: no world is given, or the page cannot be written there.
   """
-  world = world_lib.load_world(folder)
-  pixels = world_lib.read_pixels(folder)
-  path = pathlib.Path(out) if out else pathlib.Path(folder) / PAGE_FILE
+  if not folders:
+    raise errors.UsageError('name at least one world to view')
+  target = pathlib.Path(out) if out else pathlib.Path(folders[0]) / PAGE_FOLDER
+  entries, chosen = [], []
+  for folder in folders:
+    world = world_lib.load_world(folder)
+    entries.append(make_entry(world, families))
+    chosen.append(_list_images(entries[-1]))
   try:
-    path.write_text(make_page(world, pixels, families), encoding='utf-8')
+    _clear(target)
+    data = {'worlds': entries, 'colours': _make_swatches()}
+    (target / DATA_FILE).write_text(
+      f'const VIEW = {world_lib.dump_json(data)};\n', encoding='utf-8'
+    )
+    for i, (folder, images) in enumerate(zip(folders, chosen, strict=True)):
+      _write_images(folder, target / IMAGES_FOLDER / str(i), images)
+    assets = importlib.resources.files('vhop_jax.worlds') / 'viewer'
+    for name in _ASSETS:
+      (target / name).write_bytes((assets / name).read_bytes())
   except OSError as error:
     raise errors.UsageError(
-      f'cannot write {path} ({error.strerror}); choose another --out'
+      f'cannot write {target} ({error.strerror}); choose another --out'
     ) from None
-  return path
+  return target / PAGE_FILE
 
 
-def make_page(
-  world: world_lib.World, pixels: np.ndarray, families: int | None = None
-) -> str:
-  """Returns the HTML of the page.
+def make_entry(
+  world: world_lib.World, families: int | None = None
+) -> dict[str, Any]:
+  """Makes all that the page says about a world, as JSON-compatible values.
 
-  Of a world without chains it shows those that the verifier finds.
+  Args:
+    world: whether it has chains makes no difference.
+    families: how many families to show; None shows all.
   """
   spec = world.spec
-  world = verify.restore_chains(world)
   search = verify.Search(world)
   members = collections.defaultdict(list)
   for image in world.images:
@@ -111,168 +129,197 @@ def make_page(
   queries = collections.defaultdict(list)
   for query in world.queries:
     queries[query.family].append(query)
-  sections = [
-    _make_family(search, pixels, number, queries[number], members[number])
-    for number in sorted(members)[:families]
-  ]
-  title = html.escape(spec.name)
-  note = (
-    '' if spec.with_chains else ' without chains (the verifier found these)'
-  )
-  return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
-<meta name="viewport" content="width=device-width">
-<style>{_STYLE}</style></head><body>
-<header><h1>{title}</h1>
-<div>Level L{spec.level}, {spec.prompt} prompts, {spec.hops} hops, seed
-{spec.seed}; {len(world.images)} images, {len(world.queries)} queries{note}.
-</div>
-<label>Filter <input type="search"
-placeholder="words, e.g. kettle red 19_leftof"></label> <output></output>
-</header>
-{''.join(sections)}
-<script>{_SCRIPT}</script></body></html>
-"""
+  return {
+    'name': spec.name,
+    'level': spec.level,
+    'prompt': spec.prompt,
+    'hops': spec.hops,
+    'seed': spec.seed,
+    'with_chains': spec.with_chains,
+    'families': [
+      {
+        'number': number,
+        'images': {
+          image.id: [prompt_lib.describe(thing) for thing in image.objects]
+          for image in members[number]
+        },
+        'queries': [
+          _make_query(search, query, members[number])
+          for query in queries[number]
+        ],
+      }
+      for number in sorted(members)[:families]
+    ],
+  }
 
 
-def label_distractors(
-  search: verify.Search, query: world_lib.Query
-) -> dict[str, list[str]]:
-  """Returns for each image beside the chains what kind of trap it is.
+def grow_tree(search: verify.Search, query: world_lib.Query) -> list[Node]:
+  """Finds all images that a query meets, valid or not, and how.
+
+  From the query image and from each image that satisfies all local checks the
+  tree goes on to all images that show the carried object again.
 
   Args:
     search: the world's search.
-    query: the query whose traps are asked for.
+    query: where to start, and what to ask for.
 
   Returns:
-    Labels such as 'dead end, hop 1' by image id.
+    The query image, then the others, each after the one it is reached from.
   """
-  labels: dict[str, list[str]] = collections.defaultdict(list)
-  on_chain = {image for chain in query.chains for image in chain}
-  for chain in query.chains:
-    for i, (hop, _, _, others) in enumerate(search.follow(query, chain)):
-      for step in others:
-        if step.image in on_chain:
-          continue
-        wrong = []
-        if search.needs_relation and step.relation != hop.relation:
-          wrong.append('wrong relation')
-        if search.needs_colour and step.other.colour != hop.colour:
-          wrong.append('wrong colour')
-        kind = ' and '.join(wrong) or 'dead end'
-        label = f'{kind}, hop {i + 1}'
-        if label not in labels[step.image]:
-          labels[step.image].append(label)
-  return labels
+  start = search.get_start(query)
+  nodes = [
+    Node(
+      image=query.image,
+      parent=-1,
+      carried='',
+      relation='',
+      other=prompt_lib.describe(start),
+      colour=start.colour,
+      kinds=(),
+      hop=0,
+    )
+  ]
+  _grow(search, query, nodes, start, ())
+  return nodes
 
 
-def _make_family(
+def _grow(
   search: verify.Search,
-  pixels: np.ndarray,
-  number: int,
-  queries: Sequence[world_lib.Query],
-  images: Sequence[world_lib.ImageRecord],
-) -> str:
-  """Returns the HTML of one family."""
-  # Each picture is stored once a family, and shown wherever it is needed.
-  sources = {
-    image.id: _encode(pixels[search.world.index(image.id)]) for image in images
-  }
-  text = ' '.join(
-    [f'family {number}']
-    + [f'{query.id} {query.instruction}' for query in queries]
-    + [f'{image.id} ' + ' '.join(_describe(image)) for image in images]
-  ).lower()
-  sides = ''.join(
-    _make_query(search, sources, query, images) for query in queries
-  )
-  return (
-    f'<section data-text="{html.escape(text)}"><h2>Family {number}</h2>'
-    f'<div class="sides">{sides}</div></section>\n'
-  )
+  query: world_lib.Query,
+  nodes: list[Node],
+  carried: objects_lib.Object,
+  seen: tuple[str, ...],
+) -> bool:
+  """Adds all that follows the last node; returns whether a chain ends in it."""
+  hop = query.hops[len(seen)]
+  parent = len(nodes) - 1
+  is_alive = False
+  for step in search.find_steps(query, carried.uid, seen):
+    faults = search.find_faults(step, hop)
+    position = len(nodes)
+    nodes.append(
+      Node(
+        image=step.image,
+        parent=parent,
+        carried=prompt_lib.describe(carried),
+        relation=prompt_lib.RELATION_WORDS[step.relation],
+        other=prompt_lib.describe(step.other),
+        colour=step.other.colour,
+        kinds=tuple(faults),
+        hop=len(seen) + 1,
+      )
+    )
+    if faults:
+      continue
+    path = (*seen, step.image)
+    if len(path) == len(query.hops) or _grow(
+      search, query, nodes, step.other, path
+    ):
+      is_alive = True
+    else:
+      nodes[position] = dataclasses.replace(nodes[position], kinds=(DEAD_END,))
+  return is_alive
 
 
 def _make_query(
   search: verify.Search,
-  sources: dict[str, str],
   query: world_lib.Query,
   images: Sequence[world_lib.ImageRecord],
-) -> str:
-  """Returns the HTML of one query: its chain first, then its traps."""
-  rows = []
-  for chain in query.chains:
-    figures = [_make_figure(search, sources, query.image, 'query image', '')]
-    for i, (_, _, taken, _) in enumerate(search.follow(query, chain)):
-      caption = (
-        f'<span class="hop">{i + 1}: {taken.relation} {taken.other.colour}'
-        '</span>'
-      )
-      figures.append(
-        _make_figure(search, sources, taken.image, caption, 'gold')
-      )
-    rows.append(f'<div class="row">{"".join(figures)}</div>')
-  labels = label_distractors(search, query)
-  on_chain = {image for chain in query.chains for image in chain}
-  siblings = {
-    image
-    for other in search.world.queries
-    if other.family == query.family
-    for chain in other.chains
-    for image in chain
+) -> dict[str, Any]:
+  """Makes what the page says about a query of a family."""
+  nodes = grow_tree(search, query)
+  met = {node.image for node in nodes}
+  return {
+    'id': query.id,
+    'text': query.instruction,
+    'answers': query.answers,
+    'asks': [
+      [
+        prompt_lib.RELATION_WORDS[hop.relation]
+        if search.needs_relation
+        else '',
+        hop.colour if search.needs_colour else '',
+      ]
+      for hop in query.hops
+    ],
+    'tree': [list(dataclasses.astuple(node)) for node in nodes],
+    'rest': [
+      [image.id, _find_likeness(search, nodes, image)]
+      for image in images
+      if image.id not in met
+    ],
   }
-  traps: list[str] = []
-  rest: list[str] = []
-  for image in images:
-    if image.id in on_chain or image.id == query.image:
-      continue
-    kinds = labels.get(image.id, [])
-    caption = f'<span class="kind">{"<br>".join(kinds)}</span>'
-    figure = _make_figure(
-      search,
-      sources,
-      image.id,
-      caption if kinds else 'sibling chain' if image.id in siblings else '',
-      'distractor' if kinds else '',
-    )
-    (traps if kinds else rest).append(figure)
-  return (
-    f'<div class="query"><b>{html.escape(query.id)}</b>'
-    f'<p>{html.escape(query.instruction)}</p>{"".join(rows)}'
-    f'<p class="answers">Answers: {", ".join(query.answers)}</p>'
-    f'<div class="row">{"".join(traps + rest)}</div></div>'
-  )
 
 
-def _make_figure(
-  search: verify.Search,
-  sources: dict[str, str],
-  image_id: str,
-  caption: str,
-  style: str,
-) -> str:
-  """Returns the HTML of one picture with its caption."""
-  image = search.images[image_id]
-  objects = html.escape(' | '.join(_describe(image)))
-  return (
-    f'<figure class="{style}"><img loading="lazy" src="{sources[image_id]}"'
-    f' alt="{objects}"><figcaption>{caption} <span class="id">{image_id}'
-    f'</span><br>{objects}</figcaption></figure>'
-  )
-
-
-def _describe(image: world_lib.ImageRecord) -> list[str]:
-  """Returns a few words on each object, from left to right."""
+def _find_likeness(
+  search: verify.Search, nodes: Sequence[Node], image: world_lib.ImageRecord
+) -> list[str]:
+  """Says in what an image off the tree is like those on valid chains."""
+  linking = [
+    thing
+    for node in nodes
+    if not node.kinds
+    for thing in search.images[node.image].objects
+  ]
+  shown = {thing.uid for thing in linking}
+  others = [thing for thing in image.objects if thing.uid not in shown]
   return [
-    f'{thing.colour} {thing.pattern} {thing.type}'.replace('_', ' ')
-    for thing in image.objects
+    f'same {name}'
+    for name in ('type', 'colour')
+    if {getattr(thing, name) for thing in linking}
+    & {getattr(thing, name) for thing in others}
   ]
 
 
-def _encode(picture: np.ndarray) -> str:
-  """Returns a small picture as a data address."""
+def _list_images(entry: dict[str, Any]) -> set[str]:
+  """Returns the ids of all images that a world's families show."""
+  return {image for family in entry['families'] for image in family['images']}
+
+
+def _make_swatches() -> dict[str, str]:
+  """Returns each named colour as HTML writes it."""
+  return {
+    name: '#' + bytes(round(255 * value) for value in rgb).hex()
+    for name, rgb in objects_lib.COLOURS.items()
+  }
+
+
+def _clear(target: pathlib.Path) -> None:
+  """Makes the page's folder, empty but for files that are written anew.
+
+  Raises:
+    UsageError: the folder holds something else than an older page.
+    OSError: it cannot be made.
+  """
+  if target.is_dir() and any(target.iterdir()):
+    # The data are the first file of a page, so one that was interrupted is
+    # known by them, too.
+    if not (target / DATA_FILE).exists():
+      raise errors.UsageError(
+        f'{target} holds other files than a page; choose another --out'
+      )
+    (target / PAGE_FILE).unlink(missing_ok=True)
+    shutil.rmtree(target / IMAGES_FOLDER, ignore_errors=True)
+  target.mkdir(parents=True, exist_ok=True)
+
+
+def _write_images(
+  folder: str | os.PathLike[str],
+  target: pathlib.Path,
+  chosen: Collection[str],
+) -> None:
+  """Writes a small picture of each chosen image of a world, one at a time."""
+  target.mkdir(parents=True)
+  count = world_lib.read_header(folder)['sizes']['images']
+  for i, picture in enumerate(world_lib.iterate_pixels(folder)):
+    image_id = world_lib.format_id(i, count)
+    if image_id in chosen:
+      _write_thumbnail(target / f'{image_id}.jpg', picture)
+
+
+def _write_thumbnail(path: pathlib.Path, picture: np.ndarray) -> None:
+  """Writes a picture that is at most `THUMBNAIL_PX` wide."""
   image = Image.fromarray(picture)
   image.thumbnail((THUMBNAIL_PX, THUMBNAIL_PX))
-  buffer = io.BytesIO()
-  image.save(buffer, 'jpeg', quality=JPEG_QUALITY)
-  data = base64.b64encode(buffer.getvalue()).decode()
-  return f'data:image/jpeg;base64,{data}'
+  # Colours are what people look for here, so they keep every pixel.
+  image.save(path, 'jpeg', quality=JPEG_QUALITY, subsampling=0)

@@ -6,7 +6,7 @@ two fingerprints, one over scenes and queries and one over pixels, and whatever
 is read here is checked against them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent import futures
 import dataclasses
 import functools
@@ -457,14 +457,38 @@ def read_pixels(
       for _ in pool.map(decode, rows):
         pass
     except (OSError, ValueError) as error:
-      raise errors.DataError(
-        f'an image in {folder} cannot be decoded ({error}); build the world'
-        ' again with --overwrite'
-      ) from None
+      raise _make_picture_error(folder, error) from None
   if check:
     found = compute_pixel_fingerprint(compute_digests(pixels))
     _check_fingerprint(folder, 'pixels', header, found)
   return pixels
+
+
+def iterate_pixels(folder: str | os.PathLike[str]) -> Iterator[np.ndarray]:
+  """Reads the images of a world one by one, so that any number fits in memory.
+
+  Yields:
+    uint8 pixels [H, W, 3] of each image, in the order of `World.images`.
+
+  Raises:
+    DataError: there is no world, it is damaged, or, after the last image, the
+      fingerprint differs.
+  """
+  from vhop_jax.worlds import records  # Loads TFDS.
+
+  header = read_header(folder)
+  digests: list[bytes] = []
+  for row in records.read_rows(
+    folder, records.IMAGES_SPLIT, header['sizes']['images']
+  ):
+    try:
+      picture = decode_png(row['image'])
+    except (OSError, ValueError) as error:
+      raise _make_picture_error(folder, error) from None
+    digests += compute_digests([picture])
+    yield picture
+  found = compute_pixel_fingerprint(digests)
+  _check_fingerprint(folder, 'pixels', header, found)
 
 
 def compute_pixel_fingerprint(digests: Iterable[bytes]) -> str:
@@ -492,6 +516,16 @@ def decode_png(data: bytes) -> np.ndarray:
   """Returns the uint8 pixels [H, W, 3] of a PNG file."""
   with Image.open(io.BytesIO(data)) as image:
     return np.asarray(image.convert('RGB'))
+
+
+def _make_picture_error(
+  folder: str | os.PathLike[str], error: Exception
+) -> errors.DataError:
+  """Says that a picture of a world is damaged."""
+  return errors.DataError(
+    f'an image in {folder} cannot be decoded ({error}); build the world again'
+    ' with --overwrite'
+  )
 
 
 def _check_fingerprint(
