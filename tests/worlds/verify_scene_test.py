@@ -1,11 +1,12 @@
 """Builds worlds of each kind, then moves things about: each must be noticed."""
 
 import dataclasses
+import types
 
 import numpy as np
 import pytest
 
-from vhop_jax.worlds import builder, verify
+from vhop_jax.worlds import builder, verify, verify_scene
 from vhop_jax.worlds import scene as scene_lib
 from vhop_jax.worlds import world as world_lib
 
@@ -290,3 +291,14 @@ def test_scene_that_cannot_be_read_is_named(make):
     {key: value for key, value in scene.items() if key != 'light'},
   ):
     assert change(world, position, scene=broken) == {'order'}
+
+
+@pytest.mark.parametrize(
+  ('order', 'rules'), [((0, 1), []), ((1, 0), ['order'])]
+)
+def test_middle_of_an_object_decides_what_is_left(order, rules):
+  # x0, y0, x1, y1: a wide object that reaches out beyond a narrow one on both
+  # sides, its middle at 0.3; that of the narrow one is at 0.4.
+  boxes = np.array([(0.0, 0.8, 0.6, 0.9), (0.35, 0.75, 0.45, 0.95)])
+  view = types.SimpleNamespace(boxes=boxes)
+  assert [rule for rule, _ in verify_scene._check_sides(view, *order)] == rules

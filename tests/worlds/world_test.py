@@ -42,7 +42,7 @@ def change_header(folder, change):
 @pytest.mark.parametrize(
   'values',
   [
-    {'level': 5},
+    {'level': 8},
     {'families': 0},
     {'seed': -1},
     {'hops': 1},
@@ -158,7 +158,7 @@ def test_link_graph_has_both_objects_of_each_pair(world):
   graph = world.link_graph()
   query = world.queries[0]
   start = world.images[world.index(query.image)].objects[0]
-  links = graph.valid_links(world.spec, query.hops[0], query.image, start.uid)
+  links = graph.valid_links(world.spec, query.hops[0], query.image, start)
   assert query.chains[0][0] in [link.target_id for link in links]
   assert len(links) <= 2
 

@@ -96,12 +96,18 @@ class Search:
     self.families = collections.defaultdict(list)
     for image in world.images:
       self.families[image.family].append(image)
-      for i, thing in enumerate(image.objects):
-        if len(image.objects) == 2:
-          relation = RELATIONS[world.spec.relations][i]
-          self._steps[self.get_mark(thing)].append(
-            Step(image.id, thing, relation, image.objects[1 - i])
-          )
+      for step in self._list_steps(image):
+        self._steps[self.get_mark(step.subject)].append(step)
+
+  def _list_steps(self, image: world_lib.ImageRecord) -> list[Step]:
+    """Returns both ways in which an image of two objects may be reached."""
+    if len(image.objects) != 2:
+      return []
+    relations = RELATIONS[self.world.spec.relations]
+    return [
+      Step(image.id, thing, relations[i], image.objects[1 - i])
+      for i, thing in enumerate(image.objects)
+    ]
 
   def get_mark(self, thing: objects_lib.Object) -> str:
     """Returns what links: the object itself, its logo (L6), its text (L7)."""
@@ -120,6 +126,26 @@ class Search:
       step
       for step in self._steps[carried]
       if step.image != query.image and step.image not in seen
+    ]
+
+  def find_twins(
+    self, query: world_lib.Query, carried: objects_lib.Object
+  ) -> list[Step]:
+    """Returns the family's images of what may be taken for an object.
+
+    That is of its type, colour and pattern, and says itself that it is made to
+    be taken for another.
+    """
+    same = ('type', 'colour', 'pattern')
+    return [
+      step
+      for image in self.families[query.family]
+      for step in self._list_steps(image)
+      if step.subject.change
+      and self.get_mark(step.subject) != self.get_mark(carried)
+      and all(
+        getattr(step.subject, name) == getattr(carried, name) for name in same
+      )
     ]
 
   def is_valid(self, step: Step, hop: world_lib.Hop) -> bool:
@@ -487,29 +513,12 @@ def _check_distractors(
     for step in others
   ):
     yield Breach('distractor-L4', query.id, 'no dead end')
-  first, second = RELATIONS[search.world.spec.relations]
   if level >= 5 and not any(
-    _is_twin(carried, thing, search)
-    and search.is_valid(Step(image.id, thing, relation, other), hop)
+    search.is_valid(step, hop)
     for hop, carried, _, _ in hops
-    for image in search.families[query.family]
-    if len(image.objects) == 2
-    for thing, relation, other in (
-      (image.objects[0], first, image.objects[1]),
-      (image.objects[1], second, image.objects[0]),
-    )
+    for step in search.find_twins(query, carried)
   ):
     yield Breach('distractor-L5', query.id, 'no scene of a look-alike')
-
-
-def _is_twin(
-  thing: objects_lib.Object, other: objects_lib.Object, search: Search
-) -> bool:
-  """Returns whether another object may be taken for one, but for a change."""
-  if search.get_mark(thing) == search.get_mark(other) or not other.change:
-    return False
-  same = ('type', 'colour', 'pattern')
-  return all(getattr(thing, name) == getattr(other, name) for name in same)
 
 
 def _get_looks(thing: objects_lib.Object) -> str:

@@ -34,6 +34,7 @@ IMAGES_FOLDER = 'images'
 THUMBNAIL_PX = 256
 JPEG_QUALITY = 92
 DEAD_END = 'dead end'
+TWIN = 'look-alike'
 
 # The page comes last: a folder that has it is whole.
 _ASSETS = ('viewer.css', 'graph.js', 'viewer.js', PAGE_FILE)
@@ -173,7 +174,7 @@ def grow_tree(search: verify.Search, query: world_lib.Query) -> list[Node]:
       parent=-1,
       carried='',
       relation='',
-      other=prompt_lib.describe(start),
+      other=_describe(start),
       colour=start.colour,
       kinds=(),
       hop=0,
@@ -181,6 +182,12 @@ def grow_tree(search: verify.Search, query: world_lib.Query) -> list[Node]:
   ]
   _grow(search, query, nodes, start, ())
   return nodes
+
+
+def _describe(thing: objects_lib.Object) -> str:
+  """Returns a few words on an object, with what is printed on it."""
+  printed = thing.logo or thing.text
+  return prompt_lib.describe(thing) + (f' [{printed}]' if printed else '')
 
 
 def _grow(
@@ -194,16 +201,23 @@ def _grow(
   hop = query.hops[len(seen)]
   parent = len(nodes) - 1
   is_alive = False
-  for step in search.find_steps(query, carried.uid, seen):
-    faults = search.find_faults(step, hop)
+  found = [
+    (step, search.find_faults(step, hop))
+    for step in search.find_steps(query, search.get_mark(carried), seen)
+  ]
+  found += [
+    (step, [TWIN, *search.find_faults(step, hop)])
+    for step in search.find_twins(query, carried)
+  ]
+  for step, faults in found:
     position = len(nodes)
     nodes.append(
       Node(
         image=step.image,
         parent=parent,
-        carried=prompt_lib.describe(carried),
+        carried=_describe(carried),
         relation=prompt_lib.RELATION_WORDS[step.relation],
-        other=prompt_lib.describe(step.other),
+        other=_describe(step.other),
         colour=step.other.colour,
         kinds=tuple(faults),
         hop=len(seen) + 1,
