@@ -81,8 +81,8 @@ def get_scene(world, position):
     {'relations': 'height'},
     {'foreground': True},
     {'relations': 'depth', 'foreground': True, 'variation': 'strong'},
-    {'relations': 'height', 'clutter': 3, 'foreground': True},
-    {'clutter': 4, 'foreground': True, 'variation': 'strong'},
+    {'relations': 'height', 'clutter': 2, 'families': 2},
+    {'clutter': 4, 'foreground': True, 'variation': 'strong', 'families': 1},
   ],
 )
 def test_built_worlds_keep_every_rule(make, values, prompt):

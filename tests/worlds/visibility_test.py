@@ -12,7 +12,7 @@ from vhop_jax.worlds.assets.procedural import PROCEDURAL
 
 # As wide as high as the rasteriser's own pictures.
 SIZE = (visibility.WIDTH_PX, visibility.HEIGHT_PX)
-HIGH = (224, 149)
+HIGH = (150, 100)
 
 
 def sample(seed, relations):
@@ -56,7 +56,7 @@ def measure_hidden(renderer, scene, index):
 def test_hidden_share_is_that_of_the_rendered_picture(relations):
   shares = []
   with render.Renderer(*HIGH) as renderer:
-    for seed in range(16):
+    for seed in range(10):
       scene = sample(seed, relations)
       nearness = visibility.draw_nearness(scene.camera, scene.list_things())
       for index in (0, 1):

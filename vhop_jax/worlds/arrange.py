@@ -53,12 +53,12 @@ _MIN_OVERLAP_FRAC = 0.2
 _MIN_LOWER = 0.05
 # One above the other: air above the lower one, and how far the board juts out.
 _AIR = (0.08, 0.2)
-_BOARD_MARGIN = (0.04, 0.1)
+_BOARD_MARGIN = (0.14, 0.2)  # Also keeps the lower one from the legs.
 _FRAME = 0.01  # At least this is free at the frame, where all is drawn again.
 # Of each the mean of width and height, as a share of the picture's height.
 _MIN_SIZE = 0.17
 # How much of a linked object the other one, or the stand, may hide: less than
-# what the verifier allows, since it is no matter of a pixel.
+# the verifier allows, so that no rounding decides.
 MAX_HIDDEN_FRAC = 0.24
 _MAX_DRAWS = 400
 # What is left free for things in front and around.
@@ -272,7 +272,7 @@ def sample_scene(
   for _ in range(_MAX_DRAWS):
     yaw = rng.uniform(*ranges.yaw)
     found = _sample_arrangement(rng, objects, style, relations, yaw)
-    # The plainest scenes are good as they are.
+    # Plain scenes are good as they are, and what is drawn stays the same.
     if (relations, style.variation) == ('sides', 'standard') or _is_clear(
       found, style, relations
     ):
@@ -359,11 +359,11 @@ def _sample_arrangement(
     scale = round(float(scale / measure**_EVENNESS), DIGITS)
     placements.append(dataclasses.replace(placement, scale=scale))
     outlines.append(scale * outline)
-  stands: list[Placement] = []
+  supports: list[Placement] = []
   if relations == 'depth':
     group = _line_up(rng, camera, outlines)
   elif relations == 'height':
-    group, stands = _stack(rng, camera, placements, outlines)
+    group, supports = _stack(rng, camera, placements, outlines)
   else:
     group = _Group(
       outlines=np.stack(outlines),
@@ -383,13 +383,13 @@ def _sample_arrangement(
   moved = [
     dataclasses.replace(placement, x=x, z=z, y=y)
     for placement, (x, y, z) in zip(
-      [*placements, *stands], map(round_all, positions), strict=True
+      [*placements, *supports], map(round_all, positions), strict=True
     )
   ]
   return _Arrangement(
     camera=dataclasses.replace(camera, eye=round_all(camera.eye)),
     placements=tuple(moved[:n]),
-    extras=tuple(Extra(SUPPORT, stand) for stand in moved[n:]),
+    extras=tuple(Extra(SUPPORT, support) for support in moved[n:]),
     wall_from=max(
       -(points[:, 2] + placement.z).min()
       for points, placement in zip(group.outlines, moved, strict=True)
@@ -426,11 +426,11 @@ def _stack(
   turn = round(camera.yaw + rng.uniform(-0.3, 0.3), DIGITS)
   cos, sin = math.cos(turn), math.sin(turn)
   both = np.concatenate(outlines)
-  margin = rng.uniform(*_BOARD_MARGIN) + 0.1
+  margin = rng.uniform(*_BOARD_MARGIN)
   width = 2 * (np.abs(both @ (cos, 0, -sin)).max() + margin)
   depth = 2 * (np.abs(both @ (sin, 0, cos)).max() + margin)
   height = outlines[1][:, 1].max() + rng.uniform(*_AIR)
-  height += 0.05 * min(width, depth)
+  height += stands.BOARD_FRAC * min(width, depth)
   stand, scale = stands.sample_stand(
     rng,
     uid=f'under {placements[0].object.uid}',

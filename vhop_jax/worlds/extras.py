@@ -33,7 +33,7 @@ from vhop_jax.worlds.scene import (
 
 # How large an extra looks, by the mean of its width and height: as a share of
 # the picture's height, and at most as a share of the smaller linked object.
-_FOREGROUND_SIZE = (0.15, 0.24)
+_FOREGROUND_SIZE = (0.18, 0.28)
 _MAX_SIZE_FRAC = 0.45
 _MIN_SIZE = 0.06
 # Scale of a thing around, before it is made smaller for the picture's sake.
@@ -42,7 +42,7 @@ _FRAME = 0.01
 _NEAR = 0.03  # Outlines are as large as the things up to this.
 # Where a thing in front stands: across and down, as shares of the picture.
 _FRONT_ACROSS = (0.08, 0.92)
-_FRONT_DOWN = (0.86, 0.97)
+_FRONT_DOWN = (0.85, 0.97)
 # How far behind the linked objects a thing stands, and how often it stands
 # beside them instead.
 _BEHIND = (0.1, 2.2)

@@ -39,9 +39,8 @@ MIN_LOWER_FRAC = 0.03
 MIN_LOGO_PX = 5.0
 MIN_TEXT_PX = 6.0
 MIN_FACING = 0.5
-# One above the other, the centres differ by at most this share of the wider
-# one's width.
-MAX_ASIDE_FRAC = 0.3
+# One above the other, the line between the centres leans less than this.
+MAX_LEAN = 0.4
 
 Finding = tuple[str, str]
 
@@ -206,10 +205,13 @@ def _check_height(view: _View, first: int, second: int) -> Iterator[Finding]:
   if len(supports) != 1 or abs(supports[0] - foot) > 1e-3:
     yield 'extras', 'does not show the first object standing on one thing'
   centres = (view.boxes[:, :2] + view.boxes[:, 2:]) / 2
-  wide = (view.boxes[[first, second], 2] - view.boxes[[first, second], 0]).max()
-  aside = abs(centres[first, 0] - centres[second, 0])
-  if aside > MAX_ASIDE_FRAC * wide or centres[first, 1] >= centres[second, 1]:
-    yield 'apart', f'does not show one above the other: {aside:.2f} aside'
+  across, down = centres[second] - centres[first]
+  if abs(across) > MAX_LEAN * down:
+    yield (
+      'apart',
+      f'does not show one object straight above the other: the centres are'
+      f' {abs(across):.2f} apart across and {down:.2f} down',
+    )
 
 
 def _check_frame(view: _View) -> Iterator[Finding]:

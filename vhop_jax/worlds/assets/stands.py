@@ -18,8 +18,8 @@ MATERIALS = {
   'metal_stand': Part.METAL,
 }
 # Thickness of the board and of a leg, as shares of the board's lesser side.
-_BOARD_FRAC = 0.05
-LEG_FRAC = 0.05
+BOARD_FRAC = 0.05
+_LEG_FRAC = 0.05
 _DIGITS = 6
 
 
@@ -79,8 +79,8 @@ class StandPack:
         + ', '.join(MATERIALS)
       )
     width, depth, height = obj.shape[PATTERN_PARAMETERS:-1]
-    board = _BOARD_FRAC * min(width, depth)
-    leg = LEG_FRAC * min(width, depth)
+    board = BOARD_FRAC * min(width, depth)
+    leg = _LEG_FRAC * min(width, depth)
     pieces = [box(width, board, depth).move(y=height - board)]
     pieces += [
       box(leg, height - board, leg).move(
