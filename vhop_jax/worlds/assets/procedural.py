@@ -1,15 +1,16 @@
 """Makes objects and meshes without any downloaded asset."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
+import vhop_jax
 from vhop_jax.errors import UsageError
 from vhop_jax.worlds.assets import (
   Mesh,
   buildings,
   furniture,
-  household,
+  home,
   kitchen,
   nature,
   tools,
@@ -34,19 +35,19 @@ TYPES: dict[str, Callable[[float, float, float, float], Pieces]] = {
   'toaster': kitchen.make_toaster,
   'cupcake': kitchen.make_cupcake,
   'frying pan': kitchen.make_frying_pan,
-  'vase': household.make_vase,
-  'bucket': household.make_bucket,
-  'barrel': household.make_barrel,
-  'lamp': household.make_lamp,
-  'candle': household.make_candle,
-  'lantern': household.make_lantern,
-  'gift box': household.make_gift_box,
-  'alarm clock': household.make_alarm_clock,
-  'hourglass': household.make_hourglass,
-  'umbrella': household.make_umbrella,
-  'watering can': household.make_watering_can,
-  'bell': household.make_bell,
-  'backpack': household.make_backpack,
+  'vase': home.make_vase,
+  'bucket': home.make_bucket,
+  'barrel': home.make_barrel,
+  'lamp': home.make_lamp,
+  'candle': home.make_candle,
+  'lantern': home.make_lantern,
+  'gift box': home.make_gift_box,
+  'alarm clock': home.make_alarm_clock,
+  'hourglass': home.make_hourglass,
+  'umbrella': home.make_umbrella,
+  'watering can': home.make_watering_can,
+  'bell': home.make_bell,
+  'backpack': home.make_backpack,
   'chair': furniture.make_chair,
   'stool': furniture.make_stool,
   'table': furniture.make_table,
@@ -128,6 +129,7 @@ class ProceduralPack:
   """Composes parametric household objects from simple solids."""
 
   name = 'procedural'
+  version = vhop_jax.__version__
   types: tuple[str, ...] = tuple(TYPES)
 
   def sample_object(
@@ -190,6 +192,10 @@ class ProceduralPack:
         f"'procedural' has " + ', '.join(TYPES)
       )
     return assemble(TYPES[obj.type](*obj.shape[PATTERN_PARAMETERS:]))
+
+  def attribute(self, objects: Iterable[Object]) -> str:
+    """Returns nothing: every mesh is made here."""
+    return ''
 
 
 def _pick(options: tuple[str, ...], share: float) -> str:
