@@ -3,7 +3,8 @@
 The material that one sees most of takes the named colour, with others if it
 does not show enough of it; the next one takes the second colour; the rest
 stays as the artist made it. Of what is coloured anew only the lightness is
-kept, around a mean of 1.
+kept, around a mean of 1. Means are taken over square roots, which are nearer to
+what one sees than linear values.
 """
 
 from collections.abc import Sequence
@@ -17,10 +18,10 @@ from vhop_jax.worlds.assets import Mesh, Part, Skin
 from vhop_jax.worlds.assets.model import Material, Model, compute_normals
 
 TEXTURE_PX = 256
-# How much of what one sees must have the named colour, at least, and between
-# which shares a second material is worth the second colour.
+# How much of what one sees must have the named colour, and how much makes a
+# material worth the second colour, at least.
 _FIRST_SHARE = 0.55
-_SECOND_SHARES = (0.06, 0.35)
+_SECOND_SHARE = 0.06
 _ALIKE = (
   0.06  # Distance of two colours, as roots of linear RGB, still the same.
 )
@@ -149,7 +150,7 @@ def _choose_parts(
     return parts
   for group in order:
     free = (looks == group) & (parts == Part.OWN)
-    if _SECOND_SHARES[0] <= seen[free].sum() <= _SECOND_SHARES[1]:
+    if seen[free].sum() >= _SECOND_SHARE:
       parts[free] = Part.TRIM
       break
   return parts
@@ -216,7 +217,7 @@ def _compute_tones(
       continue
     mean = np.average(lightness[chosen], weights=weights)
     tone = np.sqrt((lightness[chosen] + 0.02) / (mean + 0.02)).clip(*_TONES)
-    tones[chosen] = tone / np.average(tone, weights=weights)
+    tones[chosen] = tone / np.average(np.sqrt(tone), weights=weights) ** 2
   return tones
 
 
@@ -247,11 +248,10 @@ def _make_shades(texture: np.ndarray, uv: np.ndarray) -> np.ndarray:
   """
   lightness = _decode(texture[..., :3]) @ _LUMINANCE
   stacked = np.concatenate([lightness[..., None]] * 4, axis=-1)
-  mean = max(float(_pick_texels(stacked, uv)[:, 0].mean()), 1e-3)
-  # Cutting off what is too dark or too light moves the mean: once more.
+  # Cutting off what is too dark or too light moves the mean: again.
   for _ in range(3):
-    stacked = (stacked / mean).clip(*_SHADES)
-    mean = float(_pick_texels(stacked, uv)[:, 0].mean())
+    mean = np.sqrt(_pick_texels(stacked, uv)[:, 0]).mean() ** 2
+    stacked = (stacked / max(mean, 1e-3)).clip(*_SHADES)
   return np.sqrt(stacked[..., :3] / _RANGE)
 
 
