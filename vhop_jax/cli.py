@@ -52,7 +52,8 @@ def build(
     resolution: image width in pixels; the height is two thirds of it.
     hops: links from the query image to the answer, 2 to 5.
     prompt: precise (says relation and colour of each hop) or vague.
-    pack: asset pack that the objects come from.
+    pack: asset pack that the objects come from: procedural, household (after
+      `make assets`), or meshes:FOLDER for your own models.
     with_chains: store the gold chains; without them a query has its answers
       alone, as reinforcement learning reads them.
     workers: processes; all cores if not given.
