@@ -152,3 +152,8 @@ def test_world_of_own_models_keeps_every_rule(name, tmp_path):
   text = (out / builder.ATTRIBUTION_FILE).read_text()
   assert '"crate" (crate.obj) by A. Maker, licence not stated' in text
   assert '"lamp" (lamp.glb) by an unnamed author, CC0 1.0' in text
+  # Without the models one can say nothing about the world.
+  (tmp_path / 'mine' / meshes.CATALOGUE_FILE).unlink()
+  geometry.get_pack.cache_clear()
+  with pytest.raises(errors.UsageError, match='catalogue.json cannot be read'):
+    verify.verify_folder(out)
