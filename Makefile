@@ -40,7 +40,7 @@ DEBIAN_FRONTEND=noninteractive "$${sudo[@]}" apt-get install -y -qq \
   echo "error: apt-get could not install $(1): see above" >&2; exit 1; }
 endef
 
-.PHONY: help setup setup-test setup-dev quickstart demo test check clean
+.PHONY: help setup setup-test setup-dev quickstart demo assets test check clean
 
 help:  ## Shows this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
@@ -59,13 +59,16 @@ demo: setup  ## Answers one query with the router in the package.
 	@$(BIN)/vhop worlds build --out=$(DEMO)/world --families=12 --seed=404
 	@$(BIN)/vhop route $(DEMO)/world --out=$(DEMO)/route.png
 
+assets: $(VENV)/.assets  ## Fetches models by artists (120 MB, no root).
+	@$(BIN)/python -m vhop_jax.worlds.assets.fetch
+
 test: setup-test  ## Runs the tests.
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 check:  ## Runs all that .ci/run checks: format, lint, types, tests.
 	@.ci/run
 
-clean:  ## Removes .venv and caches; keeps runs/ and worlds/.
+clean:  ## Removes .venv and caches; keeps runs/, worlds/, assets/.
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache \
 	  .ruff_cache .import_linter_cache .hypothesis
 
@@ -91,9 +94,13 @@ $(VENV)/.egl: $(VENV)/.core
 	  "see above" >&2; exit 1; }
 	@touch $@
 
+$(VENV)/.assets: $(VENV)/.core
+	@$(INSTALL) --editable '.[assets]'
+	@touch $@
+
 $(VENV)/.test: $(VENV)/.core
 	@echo 'installing the test packages (with PyTorch, the test oracle)'
-	@$(INSTALL) --editable '.[test,parity]'
+	@$(INSTALL) --editable '.[assets,test,parity]'
 	@touch $@
 
 $(VENV)/.browser: $(VENV)/.core

@@ -68,7 +68,8 @@ def build(
     hops: links from the query image to the answer, 2 to 5.
     prompt: precise (says relation and colour of each hop) or vague.
     wording: standard, or rephrased for sentences that no model is trained on.
-    pack: asset pack that the objects come from.
+    pack: asset pack that the objects come from: procedural, household (after
+      `make assets`), or meshes:FOLDER for your own models.
     with_chains: store the gold chains; without them a query has its answers
       alone, as reinforcement learning reads them.
     relations: how two objects stand to each other: sides (left and right of),

@@ -3,6 +3,7 @@ import json
 
 import pytest
 
+import vhop_jax
 from vhop_jax import errors
 from vhop_jax.worlds import builder, disjoint, render_pool, verify
 from vhop_jax.worlds import world as world_lib
@@ -208,3 +209,11 @@ def test_refused_queries_are_left_out_and_named(tmp_path, monkeypatch):
   world = world_lib.load_world(tmp_path / 'w')
   assert '1_leftof' not in [query.id for query in world.queries]
   assert '1_leftof' in read_header(tmp_path / 'w')['dropped']
+
+
+def test_procedural_world_owes_nobody_a_credit(tmp_path):
+  build(SPEC, tmp_path / 'w')
+  assert not (tmp_path / 'w' / builder.ATTRIBUTION_FILE).exists()
+  assert read_header(tmp_path / 'w')['versions']['packs'] == {
+    'procedural': vhop_jax.__version__
+  }

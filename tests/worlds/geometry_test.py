@@ -5,7 +5,7 @@ import pytest
 
 from vhop_jax import errors
 from vhop_jax.worlds import geometry
-from vhop_jax.worlds.assets import Mesh, Part
+from vhop_jax.worlds.assets import Mesh, Part, Skin
 from vhop_jax.worlds.assets.procedural import PROCEDURAL
 
 
@@ -82,6 +82,34 @@ def test_buffers_hold_the_mesh():
   np.testing.assert_array_equal(indices, mesh.faces.ravel())
   assert made.num_indices == len(indices)
   assert made.base_radius == pytest.approx(0.1 * np.sqrt(2))
+
+
+def test_buffers_hold_the_skin_too():
+  mesh = make_tower(bands=1)
+  rng = np.random.default_rng(0)
+  skin = Skin(
+    uv=rng.random((8, 3), np.float32),
+    base=rng.random((8, 3), np.float32),
+    textures=np.zeros((2, 4, 4, 4), np.uint8),
+  )
+  made = geometry.make_geometry(dataclasses.replace(mesh, skin=skin))
+  vertices = np.frombuffer(made.vertices, np.float32).reshape(8, 13)
+  np.testing.assert_array_equal(vertices[:, :3], mesh.positions)
+  np.testing.assert_array_equal(vertices[:, 7:10], skin.uv)
+  np.testing.assert_array_equal(vertices[:, 10:], skin.base)
+  assert made.textures is skin.textures
+  # The faces of such models may be wound the wrong way round.
+  assert not made.closed
+
+
+def test_packs_are_found_by_name():
+  assert geometry.get_pack('procedural') is PROCEDURAL
+  with pytest.raises(
+    errors.UsageError, match="'lost'.*procedural, household, meshes:FOLDER"
+  ):
+    geometry.get_pack('lost')
+  with pytest.raises(errors.UsageError, match='catalogue.json'):
+    geometry.get_pack('meshes:nowhere')
 
 
 def test_unknown_pack_is_an_error_of_the_user():

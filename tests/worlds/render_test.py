@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from vhop_jax import errors
-from vhop_jax.worlds import arrange, render
+from vhop_jax.worlds import arrange, geometry, render
 from vhop_jax.worlds import scene as scene_lib
+from vhop_jax.worlds.assets import Part, Skin
 from vhop_jax.worlds.assets.procedural import PROCEDURAL
 
 WIDTH, HEIGHT = 96, 64
@@ -305,6 +306,91 @@ def test_mesh_larger_than_the_buffers(renderer, monkeypatch):
   monkeypatch.setattr(render, '_BUFFER_BYTES', 64)
   with render.Renderer(WIDTH, HEIGHT) as small:
     np.testing.assert_array_equal(small.render(scene), expected)
+
+
+class SkinnedPack:
+  """Paints a barrel with a texture of its own."""
+
+  name = 'skinned'
+  version = '1'
+  types = ('barrel',)
+
+  def __init__(self, part, texel):
+    self.part = part
+    self.textures = np.full((1, 2, 2, 4), texel, np.uint8)
+
+  def sample_object(self, rng, **values):
+    obj = PROCEDURAL.sample_object(rng, **values)
+    return dataclasses.replace(obj, pack=self.name)
+
+  def mesh(self, obj):
+    mesh = PROCEDURAL.mesh(obj)
+    uv = np.zeros_like(mesh.positions)
+    uv[:, :2] = mesh.positions[:, :2]
+    return dataclasses.replace(
+      mesh,
+      part=np.full_like(mesh.part, self.part),
+      skin=Skin(uv, np.ones_like(mesh.positions), self.textures),
+    )
+
+  def attribute(self, objects):
+    return ''
+
+
+@pytest.fixture
+def make_skinned(monkeypatch):
+  """Makes the scene of a single barrel with a skin."""
+
+  def make(part, texel):
+    geometry.load_geometry.cache_clear()
+    geometry.get_pack.cache_clear()
+    monkeypatch.setitem(geometry.PACKS, 'skinned', SkinnedPack(part, texel))
+    scene = sample(6, ('barrel',))
+    [placement] = scene.placements
+    obj = dataclasses.replace(placement.object, pack='skinned')
+    return dataclasses.replace(
+      scene, placements=(dataclasses.replace(placement, object=obj),)
+    )
+
+  yield make
+  geometry.load_geometry.cache_clear()
+  geometry.get_pack.cache_clear()
+
+
+def test_own_texture_is_shown_whatever_the_colour(renderer, make_skinned):
+  scene = make_skinned(Part.OWN, (255, 60, 0, 255))
+  assert compute_silhouette(renderer, scene, 0).max() == 0
+  mask = compute_silhouette(renderer, sample(6, ('barrel',)), 0) > 60
+  red, green, blue = renderer.render(scene)[mask].mean(axis=0)
+  # The root of the linear value is 60 / 255: 0.055, which is 65 in sRGB.
+  assert red > 130 and green < 100 and blue < 60
+
+
+def test_texture_shades_the_named_colour(renderer, make_skinned):
+  pictures = [
+    renderer.render(
+      repaint(make_skinned(Part.BODY, (level,) * 3 + (255,)), 0, 'green')
+    ).astype(int)
+    for level in (255, 128)
+  ]
+  mask = compute_silhouette(renderer, sample(6, ('barrel',)), 0) > 60
+  light, dark = (picture[mask].mean(axis=0) for picture in pictures)
+  assert light.argmax() == dark.argmax() == 1
+  assert light[1] > 1.4 * dark[1]
+
+
+def test_holes_of_a_texture_show_what_is_behind(renderer, make_skinned):
+  scene = make_skinned(Part.BODY, (255, 255, 255, 0))
+  assert compute_silhouette(renderer, scene, 0).max() == 0
+
+
+def test_skin_leaves_nothing_behind(renderer, make_skinned):
+  plain = sample(7)
+  expected = renderer.render(plain)
+  skinned = make_skinned(Part.BODY, (99, 99, 99, 255))
+  first = renderer.render(skinned)
+  np.testing.assert_array_equal(renderer.render(plain), expected)
+  np.testing.assert_array_equal(renderer.render(skinned), first)
 
 
 def test_closed_renderer_says_so():

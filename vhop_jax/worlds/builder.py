@@ -25,6 +25,8 @@ from vhop_jax.worlds import geometry, records, render, render_pool, verify
 from vhop_jax.worlds import world as world_lib
 
 FAMILIES_PER_PIECE = 4
+# Names the authors of the models that a world shows, where there are any.
+ATTRIBUTION_FILE = 'ATTRIBUTION.txt'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,14 +68,12 @@ def build_world(
     progress: whether to show a bar on stderr.
 
   Raises:
-    UsageError: the folder holds another world or other files.
+    UsageError: the folder holds another world or other files, or the asset
+      pack is not there.
   """
   started = time.monotonic()
   out = pathlib.Path(out).absolute()
-  if spec.pack not in geometry.PACKS:
-    raise errors.UsageError(
-      f'no asset pack {spec.pack!r}: choose one of {", ".join(geometry.PACKS)}'
-    )
+  geometry.get_pack(spec.pack)  # Says early what is missing.
   if out.exists() and not _is_replaceable(out):
     # Whatever --overwrite says: these may be anybody's files.
     raise errors.UsageError(
@@ -290,6 +290,12 @@ def _write(
     num_bytes=0,
     size_px=size_px,
   )
+  pack = geometry.get_pack(spec.pack)
+  credits = pack.attribute(
+    {thing for image in world.images for thing in image.objects}
+  )
+  if credits:
+    (folder / ATTRIBUTION_FILE).write_text(credits)
   header = {
     'format_version': world_lib.FORMAT_VERSION,
     'spec': spec.to_json(),
@@ -313,6 +319,7 @@ def _write(
       'vhop_jax': vhop_jax.__version__,
       'renderer': sorted(drivers),
       'numpy': np.__version__,
+      'packs': {pack.name: pack.version},
     },
   }
   path = folder / world_lib.HEADER_FILE

@@ -5,13 +5,14 @@ import functools
 
 import numpy as np
 
-from vhop_jax.errors import DataError
+from vhop_jax.errors import DataError, UsageError
 from vhop_jax.worlds import prints
-from vhop_jax.worlds.assets import AssetPack, Mesh, Part
+from vhop_jax.worlds.assets import AssetPack, Mesh, Part, household, meshes
 from vhop_jax.worlds.assets.procedural import PROCEDURAL
 from vhop_jax.worlds.assets.stands import STANDS
 from vhop_jax.worlds.objects import Object
 
+# The packs that are always there.
 PACKS: dict[str, AssetPack] = {PROCEDURAL.name: PROCEDURAL}
 
 _NUM_DIRECTIONS = 64
@@ -51,7 +52,9 @@ class Geometry:
     positions: every vertex, float32 [V, 3], as the asset pack gave it.
     extremes: the vertices that lie farthest out in some direction [E, 3]; the
       outline of these few is, to about a hundredth, the outline of all.
-    vertices: position, normal and part of each vertex, float32 [V, 7], bytes.
+    vertices: position, normal and part of each vertex, float32 [V, 7], bytes;
+      of a mesh with a skin also its place in the texture and its base colour,
+      [V, 13].
     indices: three uint32 per triangle, bytes.
     num_indices: how many indices there are.
     body_low: lowest corner of the box around the patterned part [3].
@@ -60,6 +63,7 @@ class Geometry:
       what one sees of the body; if negative, below which.
     base_radius: how far the part that touches the ground reaches out.
     closed: whether no back face can be seen, so that they need not be drawn.
+    textures: of a mesh with a skin, uint8 [T, size, size, 4], else None.
     print_area: where the object's logo or text goes; None if it has none, or no
       room for it.
   """
@@ -74,6 +78,7 @@ class Geometry:
   two_tone_y: float
   base_radius: float
   closed: bool
+  textures: np.ndarray | None = None
   print_area: prints.PrintArea | None = None
 
 
@@ -117,10 +122,15 @@ def make_geometry(mesh: Mesh) -> Geometry:
   """Prepares one mesh for placement and rendering."""
   positions = np.ascontiguousarray(mesh.positions, np.float32)
   faces = np.ascontiguousarray(mesh.faces, np.uint32)
-  vertices = np.empty((len(positions), 7), np.float32)
+  skin = mesh.skin
+  width = 7 if skin is None else 13
+  vertices = np.empty((len(positions), width), np.float32)
   vertices[:, :3] = positions
   vertices[:, 3:6] = mesh.normals
   vertices[:, 6] = mesh.part
+  if skin is not None:
+    vertices[:, 7:10] = skin.uv
+    vertices[:, 10:13] = skin.base
   is_body = mesh.part == Part.BODY
   if not is_body.any():
     is_body = np.ones(len(positions), bool)
@@ -146,21 +156,51 @@ def make_geometry(mesh: Mesh) -> Geometry:
     body_size=np.maximum(body.max(axis=0) - low, 1e-3),
     two_tone_y=_compute_two_tone_y(corners[body_face, :, 1], seen),
     base_radius=float(np.hypot(base[:, 0], base[:, 2]).max(initial=0.05)),
-    closed=bool(leak < _MAX_LEAK_FRAC * area.sum() and volume > 0),
+    closed=skin is None
+    and bool(leak < _MAX_LEAK_FRAC * area.sum() and volume > 0),
+    textures=None if skin is None else skin.textures,
+  )
+
+
+@functools.cache
+def get_pack(name: str) -> AssetPack:
+  """Returns an asset pack by its name; one with files is read once.
+
+  Args:
+    name: a key of `PACKS`, 'household', or 'meshes:' and a folder.
+
+  Raises:
+    UsageError: there is no such pack, or what it needs is not there.
+    DataError: its files are broken.
+  """
+  if name in PACKS:
+    return PACKS[name]
+  if name == household.NAME:
+    return household.load_pack()
+  if name.startswith(meshes.PREFIX):
+    return meshes.load_pack(name)
+  raise UsageError(
+    f'no asset pack {name!r}: choose one of {", ".join(PACKS)},'
+    f' {household.NAME}, {meshes.PREFIX}FOLDER'
   )
 
 
 @functools.lru_cache(maxsize=256)
 def load_geometry(obj: Object) -> Geometry:
-  """Makes the geometry of an object; remembers those used last."""
+  """Makes the geometry of an object; remembers those used last.
+
+  Raises:
+    DataError: its asset pack is not there.
+  """
   if obj.pack == STANDS.name:  # No pack that a world could be made of.
     return make_geometry(STANDS.mesh(obj))
-  if obj.pack not in PACKS:
+  try:
+    pack = get_pack(obj.pack)
+  except UsageError as error:
     raise DataError(
-      f'object {obj.uid} is of the asset pack {obj.pack!r}, which is not'
-      f' installed; there are: {", ".join(PACKS)}'
-    )
-  mesh = PACKS[obj.pack].mesh(obj)
+      f'object {obj.uid} is of the asset pack {obj.pack!r}: {error}'
+    ) from None
+  mesh = pack.mesh(obj)
   geometry = make_geometry(mesh)
   if not prints.has_print(obj):
     return geometry

@@ -26,12 +26,13 @@ _SAMPLES = 4
 _SHADOW_MAP_PX = 192
 _NEAR, _FAR = 0.1, 500.0
 _SCENE_BINDING, _THING_BINDING = 0, 1
-_SHADOW_UNIT, _TEXTURES_UNIT, _PRINT_UNIT = 0, 1, 2
+_SHADOW_UNIT, _TEXTURES_UNIT, _PRINT_UNIT, _SKIN_UNIT = 0, 1, 2, 3
 _MAX_CONTACTS = 8
 _SCENE_ROWS, _THING_ROWS = 17 + _MAX_CONTACTS, 10  # Each of four floats.
 # By name: the shader files and what is defined in them.
 _PROGRAMS = {
   'object': ('object', ()),
+  'skinned': ('object', ('SKIN',)),
   'shadow': ('shadow', ()),
   'ground': ('background', ('FINE', 'GROUND')),
   'wall': ('background', ('FINE',)),
@@ -207,14 +208,17 @@ class _Slot:
     context: moderngl.Context,
     program: moderngl.Program,
     shadow_program: moderngl.Program,
+    skinned_program: moderngl.Program,
   ):
     self._context = context
-    self._programs = (program, shadow_program)
+    self._programs = (program, shadow_program, skinned_program)
     self._owned: list[moderngl.Buffer | moderngl.VertexArray] = []
     self._capacity = (0, 0)
     self._drawn: Geometry | None = None
     self._print = context.texture((prints.SIZE_PX,) * 2, 1)
     self._print.anisotropy = 4.0
+    self._skin: moderngl.TextureArray | None = None
+    self._skin_pixels: np.ndarray | None = None
     self._thing = context.buffer(reserve=4 * 4 * _THING_ROWS)
     self._reserve(_BUFFER_BYTES, _BUFFER_BYTES)
 
@@ -225,7 +229,7 @@ class _Slot:
     self._capacity = (vertex_bytes, index_bytes)
     self._vertices = self._context.buffer(reserve=vertex_bytes, dynamic=True)
     self._indices = self._context.buffer(reserve=index_bytes, dynamic=True)
-    program, shadow_program = self._programs
+    program, shadow_program, skinned_program = self._programs
     self._array = self._context.vertex_array(
       program,
       [(self._vertices, '3f 3f 1f', 'in_position', 'in_normal', 'in_part')],
@@ -236,11 +240,24 @@ class _Slot:
       [(self._vertices, '3f 16x', 'in_position')],
       index_buffer=self._indices,
     )
+    names = ('position', 'normal', 'part', 'uv', 'base')
+    self._skinned_array = self._context.vertex_array(
+      skinned_program,
+      [(self._vertices, '3f 3f 1f 3f 3f', *(f'in_{name}' for name in names))],
+      index_buffer=self._indices,
+    )
+    self._skinned_shadow_array = self._context.vertex_array(
+      shadow_program,
+      [(self._vertices, '3f 40x', 'in_position')],
+      index_buffer=self._indices,
+    )
     self._owned = [
       self._vertices,
       self._indices,
       self._array,
       self._shadow_array,
+      self._skinned_array,
+      self._skinned_shadow_array,
     ]
 
   def load(self, placement: Placement) -> None:
@@ -253,11 +270,31 @@ class _Slot:
       self._vertices.write(geometry.vertices)
       self._indices.write(geometry.indices)
       self._drawn = geometry
+      self._load_skin(geometry.textures)
     self._thing.write(_make_thing_block(placement, geometry))
     obj = placement.object
     if prints.has_print(obj):
       self._print.write(prints.draw_print(obj.logo, obj.text, obj.font))
       self._print.build_mipmaps()
+
+  def _load_skin(self, textures: np.ndarray | None) -> None:
+    """Uploads the textures of a mesh with a skin, unless they are there.
+
+    Args:
+      textures: uint8 [T, size, size, 4], or None of a mesh without a skin.
+    """
+    if textures is None or textures is self._skin_pixels:
+      return
+    if self._skin is not None:
+      self._skin.release()
+    self._skin_pixels = textures
+    if not len(textures):  # The shader wants one, though no vertex does.
+      textures = np.zeros((1, 1, 1, 4), np.uint8)
+    count, size = textures.shape[:2]
+    self._skin = self._context.texture_array(
+      (size, size, count), 4, textures.tobytes()
+    )
+    self._skin.build_mipmaps()
 
   def draw(self, *, shadow: bool) -> None:
     """Draws what was loaded."""
@@ -265,6 +302,10 @@ class _Slot:
     self._thing.bind_to_uniform_block(_THING_BINDING)
     self._print.use(_PRINT_UNIT)
     array = self._shadow_array if shadow else self._array
+    if self._drawn.textures is not None:
+      assert self._skin is not None
+      self._skin.use(_SKIN_UNIT)
+      array = self._skinned_shadow_array if shadow else self._skinned_array
     # Of a closed mesh no back face is seen; half the work is saved.
     if self._drawn.closed:
       self._context.enable(moderngl.CULL_FACE)
@@ -277,6 +318,9 @@ class _Slot:
     for owned in (*reversed(self._owned), self._thing, self._print):
       owned.release()
     self._owned = []
+    if self._skin is not None:
+      self._skin.release()
+      self._skin = self._skin_pixels = None
 
 
 def _create_context() -> moderngl.Context:
@@ -327,10 +371,16 @@ class Renderer:
         program['textures'] = _TEXTURES_UNIT
       if 'print' in program:
         program['print'] = _PRINT_UNIT
+      if 'skin' in program:
+        program['skin'] = _SKIN_UNIT
     self._backdrop = [
       context.vertex_array(programs[name], []) for name in ('ground', 'wall')
     ]
-    self._programs = (programs['object'], programs['shadow'])
+    self._programs = (
+      programs['object'],
+      programs['shadow'],
+      programs['skinned'],
+    )
     self._slots = [_Slot(context, *self._programs) for _ in range(2)]
     self._block = context.buffer(reserve=4 * 4 * _SCENE_ROWS)
     self._shadow_map = context.depth_texture((_SHADOW_MAP_PX,) * 2)

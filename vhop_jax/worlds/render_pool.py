@@ -191,7 +191,7 @@ def make_families(
   renderer = get_renderer(spec.resolution) if rendered else None
   results = []
   for number in range(start, stop):
-    family = family_lib.make_family(spec, number, geometry.PACKS[spec.pack])
+    family = family_lib.make_family(spec, number, geometry.get_pack(spec.pack))
     made = MadeFamily(family, {}, {}, {})
     for slot in family.images:
       values = _make_scene(spec, family, slot).to_json()

@@ -199,9 +199,13 @@ def verify_folder(folder: str | os.PathLike[str]) -> list[Breach]:
 
   Raises:
     DataError: there is no world, or its files cannot be read at all.
+    UsageError: the world's asset pack is not there.
   """
+  from vhop_jax.worlds import geometry  # Loads mesh code.
+
   header = world_lib.read_header(folder)
   world = world_lib.load_world(folder, check=False)
+  geometry.get_pack(world.spec.pack)  # Else every scene would seem broken.
   pixels = world_lib.read_pixels(folder, check=False)
   breaches = verify_world(world, pixels)
   for kind, found in (

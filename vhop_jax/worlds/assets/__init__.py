@@ -1,6 +1,6 @@
 """Defines what an asset pack is: a source of objects and of their meshes."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 import dataclasses
 import enum
 from typing import Protocol
@@ -19,6 +19,29 @@ class Part(enum.IntEnum):
   LIGHT = 3  # Light neutral.
   WOOD = 4
   METAL = 5
+  OWN = 6  # Keeps the colour and texture of the mesh's skin.
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Skin:
+  """Holds the colours of a model by an artist.
+
+  What is seen of a vertex is `base` times the texture, in linear RGB, and times
+  one of the object's two colours where its part is `BODY` or `TRIM`. There the
+  texture is grey and, together with `base`, 1 in the mean, so that the named
+  colour is seen and the texture can still be read.
+
+  Attributes:
+    uv: float32 [V, 3]: right and up in the texture, which repeats beyond
+      [0, 1], and the texture's number, or -1 for none.
+    base: float32 [V, 3], linear RGB.
+    textures: uint8 [T, size, size, 4], the lower row first; RGB holds square
+      roots of linear values. Where alpha is below a half nothing is drawn.
+  """
+
+  uv: np.ndarray
+  base: np.ndarray
+  textures: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -32,19 +55,29 @@ class Mesh:
     positions: float32 [V, 3].
     normals: float32 [V, 3], of unit length.
     part: uint8 [V], values of `Part`.
-    faces: uint32 [F, 3], counter-clockwise seen from outside.
+    faces: uint32 [F, 3], counter-clockwise seen from outside, unless there is
+      a skin: artists do not always care.
+    skin: colours and textures of its own, or None.
   """
 
   positions: np.ndarray
   normals: np.ndarray
   part: np.ndarray
   faces: np.ndarray
+  skin: Skin | None = None
 
 
 class AssetPack(Protocol):
-  """Makes objects and their meshes."""
+  """Makes objects and their meshes.
+
+  Attributes:
+    name: what a spec calls it.
+    version: changes when the same object would look different.
+    types: the names of what it can make.
+  """
 
   name: str
+  version: str
   types: tuple[str, ...]
   # Types on which a logo or a text can be printed.
   printable_types: tuple[str, ...]
@@ -76,4 +109,11 @@ class AssetPack(Protocol):
 
   def mesh(self, obj: Object) -> Mesh:
     """Makes the mesh of an object of this pack."""
+    ...
+
+  def attribute(self, objects: Iterable[Object]) -> str:
+    """Names the authors and licences of what is used; empty if there are none.
+
+    The text is written beside every world that shows the objects.
+    """
     ...

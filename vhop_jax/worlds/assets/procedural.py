@@ -1,22 +1,22 @@
 """Makes objects and meshes without any downloaded asset."""
 
-from collections.abc import Callable, Collection
-import dataclasses
+from collections.abc import Callable, Collection, Iterable
 import inspect
 
 import numpy as np
 
+import vhop_jax
 from vhop_jax.errors import UsageError
 from vhop_jax.worlds.assets import (
   Mesh,
-  Part,
   buildings,
   furniture,
-  household,
+  home,
   kitchen,
   nature,
   tools,
   toys,
+  twins,
   vehicles,
 )
 from vhop_jax.worlds.assets.shapes import Pieces, assemble
@@ -37,19 +37,19 @@ TYPES: dict[str, Callable[[float, float, float, float], Pieces]] = {
   'toaster': kitchen.make_toaster,
   'cupcake': kitchen.make_cupcake,
   'frying pan': kitchen.make_frying_pan,
-  'vase': household.make_vase,
-  'bucket': household.make_bucket,
-  'barrel': household.make_barrel,
-  'lamp': household.make_lamp,
-  'candle': household.make_candle,
-  'lantern': household.make_lantern,
-  'gift box': household.make_gift_box,
-  'alarm clock': household.make_alarm_clock,
-  'hourglass': household.make_hourglass,
-  'umbrella': household.make_umbrella,
-  'watering can': household.make_watering_can,
-  'bell': household.make_bell,
-  'backpack': household.make_backpack,
+  'vase': home.make_vase,
+  'bucket': home.make_bucket,
+  'barrel': home.make_barrel,
+  'lamp': home.make_lamp,
+  'candle': home.make_candle,
+  'lantern': home.make_lantern,
+  'gift box': home.make_gift_box,
+  'alarm clock': home.make_alarm_clock,
+  'hourglass': home.make_hourglass,
+  'umbrella': home.make_umbrella,
+  'watering can': home.make_watering_can,
+  'bell': home.make_bell,
+  'backpack': home.make_backpack,
   'chair': furniture.make_chair,
   'stool': furniture.make_stool,
   'table': furniture.make_table,
@@ -116,15 +116,6 @@ PRINTABLE_TYPES = (
   *('watering can',),
 )
 
-# A look-alike has one proportion at the other end of its range, as long as that
-# moves a tenth of the surface by this share of the object's largest extent...
-_MIN_CHANGE = 0.06
-_CHANGED_QUANTILE = 0.9
-# ... or in the second colour, where that covers this share of the surface.
-TRIM = 'trim'
-_MIN_TRIM_FRAC = 0.08
-_COMPARED_POINTS = 400
-
 # Colours that are easily confused in the shade or under coloured light are
 # not combined on one object.
 _ALIKE = (
@@ -152,6 +143,7 @@ class ProceduralPack:
   """Composes parametric household objects from simple solids."""
 
   name = 'procedural'
+  version = vhop_jax.__version__
   types: tuple[str, ...] = tuple(TYPES)
   printable_types: tuple[str, ...] = PRINTABLE_TYPES
 
@@ -213,59 +205,18 @@ class ProceduralPack:
   ) -> Object:
     """Draws a look-alike: type, colour and pattern are the object's.
 
-    It differs in one proportion or in the colour of its trim, enough that a
-    person sees it; which one is drawn among those that can be seen.
-
-    Args:
-      rng: source of all randomness.
-      obj: the object to be taken for.
-      uid: identity of the look-alike.
-      avoid: changes that other look-alikes of the object have.
-
-    Returns:
-      The look-alike; its `change` is the proportion's name or 'trim'.
+    See `twins.sample_twin`.
     """
-    names = (*inspect.signature(TYPES[obj.type]).parameters, TRIM)
-    order = rng.permutation(len(names))
-    second = _pick(SECOND_COLOURS[obj.colour], float(rng.random()))
-    others = [c for c in SECOND_COLOURS[obj.colour] if c != obj.second_colour]
-    if second == obj.second_colour:
-      second = others[0]
-    mesh = self.mesh(obj)
-    twins = [
-      self._change(obj, name, i, second, uid) for i, name in enumerate(names)
-    ]
-    visible = {
-      i: self._measure_change(mesh, twins[i])
-      for i in order
-      if names[i] not in avoid
-    }
-    for i in order:
-      if visible.get(i, 0.0) >= 1:
-        return twins[i]
-    # Nothing is seen well: what is seen best.
-    return twins[max(visible, key=visible.__getitem__)]
-
-  def _change(
-    self, obj: Object, name: str, number: int, second: str, uid: str
-  ) -> Object:
-    """Returns an object with one proportion or the trim changed."""
-    if name == TRIM:
-      return dataclasses.replace(
-        obj, uid=uid, second_colour=second, change=TRIM
-      )
-    shape = list(obj.shape)
-    at = PATTERN_PARAMETERS + number
-    shape[at] = 1.0 if shape[at] < 0.5 else 0.0
-    return dataclasses.replace(obj, uid=uid, shape=tuple(shape), change=name)
-
-  def _measure_change(self, mesh: Mesh, twin: Object) -> float:
-    """Returns how well a change is seen; 1 is just well enough."""
-    if twin.change == TRIM:
-      if twin.pattern != 'plain':
-        return 1.0
-      return _compute_trim_frac(mesh) / _MIN_TRIM_FRAC
-    return _compute_shift(mesh, self.mesh(twin)) / _MIN_CHANGE
+    names = inspect.signature(TYPES[obj.type]).parameters
+    return twins.sample_twin(
+      rng,
+      obj,
+      uid=uid,
+      proportions={n: PATTERN_PARAMETERS + i for i, n in enumerate(names)},
+      second_colours=SECOND_COLOURS[obj.colour],
+      make_mesh=self.mesh,
+      avoid=avoid,
+    )
 
   def mesh(self, obj: Object) -> Mesh:
     """Makes the mesh of an object; only type and shape matter for it.
@@ -280,31 +231,9 @@ class ProceduralPack:
       )
     return assemble(TYPES[obj.type](*obj.shape[PATTERN_PARAMETERS:]))
 
-
-def _compute_trim_frac(mesh: Mesh) -> float:
-  """Returns the share of a mesh's surface that has the second colour."""
-  corners = mesh.positions[mesh.faces]
-  area = np.linalg.norm(
-    np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]),
-    axis=1,
-  )
-  is_trim = mesh.part[mesh.faces[:, 0]] == Part.TRIM
-  return float(area[is_trim].sum() / area.sum())
-
-
-def _compute_shift(mesh: Mesh, other: Mesh) -> float:
-  """Returns how far a tenth of the surface moved, at least."""
-  if len(mesh.positions) == len(other.positions):
-    shift = np.linalg.norm(mesh.positions - other.positions, axis=1)
-  else:
-    # A count of parts changed: the way from each point to the nearest.
-    a, b = (
-      m.positions[:: -(-len(m.positions) // _COMPARED_POINTS)]
-      for m in (mesh, other)
-    )
-    away = np.linalg.norm(a[:, None] - b[None], axis=-1)
-    shift = np.concatenate([away.min(axis=0), away.min(axis=1)])
-  return float(np.quantile(shift, _CHANGED_QUANTILE))
+  def attribute(self, objects: Iterable[Object]) -> str:
+    """Returns nothing: every mesh is made here."""
+    return ''
 
 
 def _pick(options: tuple[str, ...], share: float) -> str:

@@ -16,6 +16,13 @@ in vec3 local_normal;
 flat in float part;
 out vec4 pixel;
 uniform sampler2D print;
+#ifdef SKIN
+in vec3 uv;  // z: number of the texture, or -1
+flat in vec3 base;
+uniform sampler2DArray skin;  // Square roots of linear values.
+
+const float OWN_PART = 5.5;
+#endif
 
 // 1 where |x| < half_width, with an edge as soft as a pixel.
 float band(float x, float half_width, float pixel_width) {
@@ -100,6 +107,18 @@ void main() {
     albedo = vec3(0.03, 0.03, 0.034);
     gloss = 0.2;
   }
+
+#ifdef SKIN
+  vec4 texel = texture(skin, vec3(uv.xy, max(round(uv.z), 0.0)));
+  if (uv.z < -0.5) texel = vec4(1.0);
+  if (texel.a < 0.5) discard;
+  if (part > OWN_PART) {
+    albedo = vec3(1.0);
+    gloss = 0.12;
+    mirror = 0.0;
+  }
+  albedo *= base * texel.rgb * texel.rgb;
+#endif
 
   float facing = max(dot(n, to_light), 0.0);
   // A wide blur or a slanted surface would shade itself: keep off it.

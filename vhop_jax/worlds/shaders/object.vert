@@ -16,11 +16,21 @@ out vec3 normal;
 out vec3 local;
 out vec3 local_normal;
 flat out float part;
+#ifdef SKIN
+in vec3 in_uv;
+in vec3 in_base;
+out vec3 uv;
+flat out vec3 base;
+#endif
 
 void main() {
   local = in_position;
   local_normal = in_normal;
   part = in_part;
+#ifdef SKIN
+  uv = in_uv;
+  base = in_base;
+#endif
   normal = mat3(model) * in_normal;
   world = (model * vec4(in_position, 1.0)).xyz;
   gl_Position = view_projection * vec4(world, 1.0);
