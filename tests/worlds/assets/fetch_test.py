@@ -91,6 +91,14 @@ def test_broken_preparation_is_made_again_without_downloading(folder, commands):
   household.load_pack()
 
 
+def test_other_files_are_left_alone(folder, commands):
+  (folder / household.NAME).mkdir(parents=True)
+  (folder / household.NAME / 'letter.txt').write_text('mine')
+  with pytest.raises(errors.UsageError, match='holds other files'):
+    fetch.main()
+  assert (folder / household.NAME / 'letter.txt').read_text() == 'mine'
+
+
 def test_package_without_a_model_is_refused(folder, commands, monkeypatch):
   monkeypatch.setattr(household, 'read_table', lambda: {'Scopia/lost': 'cup'})
   with pytest.raises(errors.DataError, match='has not the models Scopia/lost'):
@@ -99,12 +107,14 @@ def test_package_without_a_model_is_refused(folder, commands, monkeypatch):
 
 
 def test_system_without_apt_is_told_what_to_do(folder, monkeypatch):
+  pytest.importorskip('trimesh')
   monkeypatch.setenv('PATH', '')
   with pytest.raises(errors.UsageError, match='no apt-get.*Debian'):
     fetch.main()
 
 
 def test_failing_download_repeats_its_last_line(folder, tmp_path, monkeypatch):
+  pytest.importorskip('trimesh')
   program = tmp_path / 'apt-get'
   program.write_text('#!/bin/sh\necho "E: no network" >&2\nexit 100\n')
   program.chmod(0o755)

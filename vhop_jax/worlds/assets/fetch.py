@@ -24,7 +24,7 @@ from tqdm import auto as tqdm_lib
 
 from vhop_jax import errors
 from vhop_jax.worlds.assets import household
-from vhop_jax.worlds.assets.model import read_model
+from vhop_jax.worlds.assets.model import check_reader, read_model
 from vhop_jax.worlds.assets.model_pack import save_mesh
 from vhop_jax.worlds.assets.recolour import make_mesh
 
@@ -41,7 +41,8 @@ def main() -> None:
   """Makes the pack, unless it is there already.
 
   Raises:
-    UsageError: the package can be neither downloaded nor unpacked here.
+    UsageError: the package can be neither downloaded nor unpacked here, the
+      folder holds other files, or trimesh is not installed.
     DataError: the package is not what the table of models was made for.
   """
   target = household.get_folder() / household.NAME
@@ -52,7 +53,13 @@ def main() -> None:
   else:
     print(f'{target}: {pack.version} is there already')
     return
+  check_reader()
   folder = target.parent
+  if any(path.suffix not in ('.npz', '.json') for path in target.glob('*')):
+    raise errors.UsageError(
+      f'{target} holds other files than prepared models: move them, or set'
+      f' {household.FOLDER_VARIABLE} to another folder'
+    )
   try:
     folder.mkdir(parents=True, exist_ok=True)
     if target.exists():
