@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 
-from vhop_jax.worlds import prints, render, scene
+from vhop_jax.worlds import arrange, prints, render, scene
 from vhop_jax.worlds.assets import Mesh, Part, procedural, texts
 from vhop_jax.worlds.assets.shapes import assemble, box
 
@@ -52,7 +52,7 @@ def test_a_thin_mesh_has_no_room():
 def read_label(thing, width_px=480):
   """Renders a thing alone, its label ahead, and cuts the label out."""
   area = prints.find_print_area(PACK.mesh(thing), text=bool(thing.text))
-  drawn = scene.sample_scene(np.random.default_rng(3), [thing])
+  drawn = arrange.sample_scene(np.random.default_rng(3), [thing])
   camera = dataclasses.replace(drawn.camera, pitch=0.1)
   [placement] = drawn.placements
   placement = dataclasses.replace(placement, yaw=camera.yaw - area.side)

@@ -54,6 +54,7 @@ _MIN_LOWER = 0.05
 # One above the other: air above the lower one, and how far the board juts out.
 _AIR = (0.08, 0.2)
 _BOARD_MARGIN = (0.14, 0.2)  # Also keeps the lower one from the legs.
+_SLIVER = 0.015  # So much of an object may lie outside, all the same.
 _FRAME = 0.01  # At least this is free at the frame, where all is drawn again.
 # Of each the mean of width and height, as a share of the picture's height.
 _MIN_SIZE = 0.17
@@ -272,10 +273,12 @@ def sample_scene(
   for _ in range(_MAX_DRAWS):
     yaw = rng.uniform(*ranges.yaw)
     found = _sample_arrangement(rng, objects, style, relations, yaw)
-    # Plain scenes are good as they are, and what is drawn stays the same.
-    if (relations, style.variation) == ('sides', 'standard') or _is_clear(
-      found, style, relations
-    ):
+    if (relations, style.variation) == ('sides', 'standard'):
+      # Plain scenes are good as they are, unless an object is so low and wide
+      # that the corrections do not bring it into the frame.
+      if _is_in_frame(found):
+        break
+    elif _is_clear(found, style, relations):
       break
   else:
     raise RuntimeError(
@@ -453,9 +456,9 @@ def _stack(
   )
 
 
-def _is_clear(found: _Arrangement, style: Style, relations: str) -> bool:
-  """Returns whether both objects are seen well, and in their relation."""
-  x0, y0, x1, y1 = np.array(
+def _compute_boxes(found: _Arrangement) -> np.ndarray:
+  """Returns x0, y0, x1, y1 of each linked object, as shares of the picture."""
+  return np.array(
     [
       compute_box(
         found.camera,
@@ -463,7 +466,18 @@ def _is_clear(found: _Arrangement, style: Style, relations: str) -> bool:
       )
       for placement in found.placements
     ]
-  ).T
+  )
+
+
+def _is_in_frame(found: _Arrangement) -> bool:
+  """Returns whether no object is cut off by the frame, but for a sliver."""
+  boxes = _compute_boxes(found)
+  return bool(boxes.min() > -_SLIVER and boxes.max() < 1 + _SLIVER)
+
+
+def _is_clear(found: _Arrangement, style: Style, relations: str) -> bool:
+  """Returns whether both objects are seen well, and in their relation."""
+  x0, y0, x1, y1 = _compute_boxes(found).T
   # From nearby the corrections do not bring everything to its place.
   room = _FOREGROUND_ROOM if style.has_foreground else 0.0
   if min(*x0, *y0) < _FRAME or max(*x1, *(y1 + room)) > 1 - _FRAME:

@@ -227,7 +227,7 @@ def _make_scene(
     places_rng,
     extras.sample_objects(
       things_rng,
-      geometry.PACKS[spec.pack],
+      geometry.get_pack(spec.pack),
       uid=f'{spec.key}/f{family.number}/{slot}',
       foreign_to={o for objects in family.images.values() for o in objects},
       foreground=spec.foreground,

@@ -92,7 +92,6 @@ void main() {
   float mirror = 0.0;
   if (part < 0.5) {
     albedo = mix(first.rgb, second.rgb, compute_pattern());
-    if (print_frame.z > 0.0) albedo = add_print(albedo);
   } else if (part > 4.5) {
     albedo = vec3(0.45, 0.46, 0.48);
     gloss = 0.7;
@@ -119,6 +118,7 @@ void main() {
   }
   albedo *= base * texel.rgb * texel.rgb;
 #endif
+  if (print_frame.z > 0.0 && part < 0.5) albedo = add_print(albedo);
 
   float facing = max(dot(n, to_light), 0.0);
   // A wide blur or a slanted surface would shade itself: keep off it.
