@@ -1,12 +1,18 @@
 r"""Pretrains the tiny embedding model on endless rendered pairs.
 
-python -m vhop_jax.main --config=configs/pretrain.py \
+  python -m vhop_jax.main --config=configs/pretrain.py \
       --workdir=runs/pretrain
 
 The argument `longer` trains what that wrote for as long again, on new pairs:
 
 python -m vhop_jax.main --config=configs/pretrain.py:longer \
       --workdir=runs/pretrain_longer
+
+The argument `levels` goes on from there with look-alikes, logos, models by
+artists (`make assets`) and more queries that name neither relation nor colour:
+
+  python -m vhop_jax.main --config=configs/pretrain.py:levels \
+      --workdir=runs/pretrain_levels
 """
 
 import ml_collections
@@ -16,11 +22,12 @@ def get_config(arg=None):
   """Returns the settings.
 
   Args:
-    arg: None, or 'longer' to go on from the result.
+    arg: None, or 'longer' to go on from the result, or 'levels' to go on from
+      that.
   """
-  if arg not in (None, 'longer'):
+  if arg not in (None, 'longer', 'levels'):
     raise ValueError(
-      f"configs/pretrain.py:{arg}: the argument is 'longer' or none"
+      f"configs/pretrain.py:{arg}: the argument is 'longer', 'levels' or none"
     )
   config = ml_collections.ConfigDict()
   config.stage = 'pretrain'
@@ -75,6 +82,9 @@ def get_config(arg=None):
     alone_frac=0.33,
     vague_frac=0.08,
     partial_frac=0.08,
+    twin_frac=0.0,
+    logo_frac=0.0,
+    household_frac=0.0,
     max_query_tokens=28,
     max_caption_tokens=28,
   )
@@ -108,6 +118,16 @@ def get_config(arg=None):
     config.embedder = 'runs/pretrain/embedder.safetensors'
     config.tower_steps = config.text_steps = 0
     config.joint_steps = 5000
+  if arg == 'levels':
+    config.seed = 2
+    config.embedder = 'runs/pretrain_longer/embedder.safetensors'
+    config.tower_steps = config.text_steps = 0
+    config.joint_steps = 3000
+    config.data.vague_frac = 0.25
+    config.data.twin_frac = 0.3
+    config.data.logo_frac = 0.25
+    config.data.household_frac = 0.3
+    config.data.max_query_tokens = 40
   config.mesh = dict(data=-1, fsdp=1, tensor=1)
   config.log_every = 20
   config.checkpoint_every = 100

@@ -11,6 +11,7 @@ from tests import reading
 from vhop_jax import errors
 from vhop_jax.data import pairs
 from vhop_jax.worlds import objects as objects_lib
+from vhop_jax.worlds.assets import procedural
 
 SPEC = pairs.PairSpec(
   seed=5,
@@ -28,6 +29,9 @@ SPEC = pairs.PairSpec(
   alone_frac=0.33,
   vague_frac=0.2,
   partial_frac=0.3,
+  twin_frac=0.0,
+  logo_frac=0.0,
+  household_frac=0.0,
   max_query_tokens=36,
   max_caption_tokens=30,
 )
@@ -70,11 +74,7 @@ def read_texts(maker, batch, name):
 
 def list_pictures(groups):
   """Returns the objects of each picture of a batch, left to right."""
-  return [
-    [group.things[m] for m in members]
-    for group in groups
-    for members in group.members
-  ]
+  return [things for group in groups for things in group.things]
 
 
 def test_queries_positives_are_what_their_words_say(groups, maker):
@@ -170,11 +170,19 @@ def test_every_object_is_seen_in_each_view(groups):
 
 
 def test_objects_belong_to_no_world(groups):
-  uids = [thing.uid for group in groups for thing in group.things]
-  assert len(set(uids)) == len(uids)
+  owned = [
+    {thing.uid for things in group.things for thing in things}
+    for group in groups
+  ]
+  uids = set.union(*owned)
+  assert len(uids) == sum(map(len, owned)) == 4 * 6
   assert all(uid.startswith('pretrain-5/') for uid in uids)
   other = pairs.make_group((dataclasses.replace(SPEC, seed=6), 0))
-  assert [o.shape for o in other.things] != [o.shape for o in groups[0].things]
+  shapes = [
+    [thing.shape for things in group.things for thing in things]
+    for group in (other, groups[0])
+  ]
+  assert shapes[0] != shapes[1]
 
 
 def test_hard_groups_share_few_types_or_colours():
@@ -183,7 +191,8 @@ def test_hard_groups_share_few_types_or_colours():
   )
   few = collections.Counter()
   for number in range(6):
-    things = pairs._sample_objects(spec, np.random.default_rng(number), number)
+    rng = np.random.default_rng(number)
+    things = pairs._sample_objects(spec, rng, number, procedural.PROCEDURAL)
     types = {thing.type for thing in things}
     colours = {thing.colour for thing in things}
     assert len(types) <= 3 or len(colours) <= 2
@@ -298,3 +307,63 @@ def test_text_beyond_the_limit_is_a_usage_error(groups, maker):
   spec = dataclasses.replace(SPEC, max_caption_tokens=5)
   with pytest.raises(errors.UsageError, match='limit of 5'):
     make_batch(groups[:1], maker, spec)
+
+
+def test_look_alikes_are_of_the_group_and_change_nothing_else():
+  spec = dataclasses.replace(SPEC, twin_frac=0.5, hard_frac=0.0)
+  twins = 0
+  for number in range(4):
+    group = pairs.make_group((spec, number))
+    things = {thing.uid: thing for row in group.things for thing in row}
+    for thing in things.values():
+      if thing.change:
+        twins += 1
+        same = ('type', 'colour', 'pattern')
+        assert any(
+          other.uid != thing.uid
+          and all(getattr(other, name) == getattr(thing, name) for name in same)
+          for other in things.values()
+        )
+  assert 4 <= twins <= 16
+
+
+def test_pictures_of_logos_show_objects_of_their_own(maker):
+  spec = dataclasses.replace(SPEC, logo_frac=1.0, resolution=96)
+  groups = [pairs.make_group((spec, number)) for number in range(2)]
+  for group in groups:
+    assert group.printed == 'logo'
+    logos = {}
+    uids = []
+    for members, things in zip(group.members, group.things, strict=True):
+      for mark, thing in zip(members, things, strict=True):
+        assert logos.setdefault(mark, thing.logo) == thing.logo
+        uids.append(thing.uid)
+    assert len(set(logos.values())) == len(logos) == 6
+    assert len(set(uids)) == len(uids)
+  batch = make_batch(groups, maker, spec)
+  pictures = list_pictures(groups)
+  for text, source, positives in zip(
+    read_texts(maker, batch, 'query'),
+    batch['query_source'],
+    batch['query_positive'],
+    strict=True,
+  ):
+    assert 'logo' in text
+    # Every picture that is wanted shows one of the source's logos.
+    borne = {thing.logo for thing in pictures[source]}
+    for i in np.flatnonzero(positives):
+      assert borne & {thing.logo for thing in pictures[i]}
+    assert positives.any()
+
+
+def test_shares_change_no_other_group():
+  """What is not chosen for another kind is drawn as it would be without."""
+  spec = dataclasses.replace(SPEC, logo_frac=0.5)
+  kinds = set()
+  for number in range(6):
+    group = pairs.make_group((spec, number))
+    kinds.add(group.printed)
+    if not group.printed:
+      plain = pairs.make_group((SPEC, number))
+      np.testing.assert_array_equal(group.pixels, plain.pixels)
+  assert kinds == {'', 'logo'}

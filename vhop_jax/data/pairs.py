@@ -6,10 +6,15 @@ single-hop instructions and captions drawn over them. Rendering costs as much
 as learning, so a window of groups is used a few times, in other company and
 with other texts, before the next window comes. None of it belongs to a
 benchmark world, and there is no chain to follow.
+
+In some groups a logo makes the pair: then every picture shows objects of its
+own, and those that bear one logo go together. What makes a pair is called a
+mark: an object itself, or a logo.
 """
 
 from collections.abc import Iterator, Sequence
 import dataclasses
+import functools
 import itertools
 from typing import Any
 
@@ -17,9 +22,17 @@ import numpy as np
 
 from vhop_jax import errors
 from vhop_jax.models import sequence as sequence_lib
-from vhop_jax.worlds import arrange, prompt, render_pool
+from vhop_jax.worlds import (
+  arrange,
+  assets,
+  geometry,
+  level,
+  prints,
+  prompt,
+  render_pool,
+)
 from vhop_jax.worlds import objects as objects_lib
-from vhop_jax.worlds.assets import procedural
+from vhop_jax.worlds.assets import household, procedural
 
 SIDES = ('left', 'right')
 _FEW_TYPES = 3
@@ -47,6 +60,10 @@ class PairSpec:
     alone_frac: share of queries that start from an object alone, as routes do.
     vague_frac: share of queries that name neither relation nor colour.
     partial_frac: share of queries that name only one of the two.
+    twin_frac: share of objects that are look-alikes of one before, in groups
+      where objects make the pairs.
+    logo_frac: share of groups in which logos make the pairs.
+    household_frac: share of groups of models by artists (`make assets`).
     max_query_tokens: S of the queries.
     max_caption_tokens: S of the captions.
   """
@@ -66,6 +83,9 @@ class PairSpec:
   alone_frac: float
   vague_frac: float
   partial_frac: float
+  twin_frac: float
+  logo_frac: float
+  household_frac: float
   max_query_tokens: int
   max_caption_tokens: int
 
@@ -93,24 +113,34 @@ class PairSpec:
 
 @dataclasses.dataclass(frozen=True)
 class _Picture:
-  """Holds one image: which objects of the batch it shows, left to right."""
+  """Holds one image.
+
+  Attributes:
+    members: which marks of the batch it shows, left to right.
+    things: the objects that bear them.
+    printed: what makes its links: '' or 'logo'.
+  """
 
   members: tuple[int, ...]
+  things: tuple[objects_lib.Object, ...]
+  printed: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-  """Holds the objects of a group and their rendered pictures.
+  """Holds the rendered pictures of a group.
 
   Attributes:
-    things: the objects.
-    members: for each picture the indices of its objects, left to right.
+    members: for each picture the numbers of its marks, left to right.
+    things: for each picture the objects that bear them.
     pixels: uint8 [pictures, H, W, 3].
+    printed: what makes the pairs: '' for the objects themselves, or 'logo'.
   """
 
-  things: tuple[objects_lib.Object, ...]
   members: tuple[tuple[int, ...], ...]
+  things: tuple[tuple[objects_lib.Object, ...], ...]
   pixels: np.ndarray
+  printed: str = ''
 
 
 def make_group(task: tuple[PairSpec, int]) -> Group:
@@ -121,23 +151,63 @@ def make_group(task: tuple[PairSpec, int]) -> Group:
   """
   spec, number = task
   rng = np.random.default_rng([spec.seed, number])
-  things = _sample_objects(spec, rng, number)
-  members = _sample_members(spec, rng)
+  # Drawn apart, so that the rest does not depend on the shares.
+  kind = np.random.default_rng([spec.seed, number, 1])
+  is_household = kind.random() < spec.household_frac
+  pack = geometry.get_pack(
+    household.NAME if is_household else procedural.PROCEDURAL.name
+  )
+  printed = 'logo' if kind.random() < spec.logo_frac else ''
+  if printed:
+    members = _sample_members(spec, rng)
+    things = _sample_bearers(spec, rng, number, pack, members)
+  else:
+    drawn = _sample_objects(spec, rng, number, pack)
+    members = _sample_members(spec, rng)
+    things = [tuple(drawn[m] for m in row) for row in members]
   renderer = render_pool.get_renderer(spec.resolution)
   pixels = np.stack(
-    [
-      renderer.render(arrange.sample_scene(rng, [things[m] for m in row]))
-      for row in members
-    ]
+    [renderer.render(arrange.sample_scene(rng, row)) for row in things]
   )
-  return Group(tuple(things), tuple(members), pixels)
+  return Group(tuple(members), tuple(things), pixels, printed)
+
+
+def _sample_bearers(
+  spec: PairSpec,
+  rng: np.random.Generator,
+  number: int,
+  pack: assets.AssetPack,
+  members: Sequence[tuple[int, ...]],
+) -> list[tuple[objects_lib.Object, ...]]:
+  """Draws for each picture the objects that bear its logos."""
+  pool = prints.list_prints(level.LOGO_LEVEL, 'train')
+  logos = rng.choice(len(pool), spec.group_size, replace=False)
+  rows = []
+  for i, row in enumerate(members):
+    things: list[objects_lib.Object] = []
+    while len(things) < len(row):
+      mark = row[len(things)]
+      types = pack.printable_types
+      thing = pack.sample_object(
+        rng,
+        uid=f'pretrain-{spec.seed}/g{number}/i{i}.{mark}',
+        type=types[rng.integers(len(types))],
+      )
+      thing = dataclasses.replace(thing, logo=pool[logos[mark]])
+      if geometry.load_geometry(thing).print_area is not None:
+        things.append(thing)
+    rows.append(tuple(things))
+  return rows
 
 
 def _sample_objects(
-  spec: PairSpec, rng: np.random.Generator, number: int
+  spec: PairSpec,
+  rng: np.random.Generator,
+  number: int,
+  pack: assets.AssetPack,
 ) -> list[objects_lib.Object]:
   """Draws a group's objects; a hard group shares few types or colours."""
-  pack = procedural.PROCEDURAL
+  twins = np.random.default_rng([spec.seed, number, 2])
   types: list[Any] = [None]
   colours: list[Any] = [None]
   if rng.random() < spec.hard_frac:
@@ -146,8 +216,13 @@ def _sample_objects(
     else:
       names = list(objects_lib.COLOURS)
       colours = list(rng.choice(names, _FEW_COLOURS, replace=False))
-  things = []
+  things: list[objects_lib.Object] = []
   for i in range(spec.group_size):
+    if things and twins.random() < spec.twin_frac:
+      original = things[twins.integers(len(things))]
+      uid = f'pretrain-{spec.seed}/g{number}/o{i}'
+      things.append(pack.sample_twin(twins, original, uid=uid))
+      continue
     kind = types[rng.integers(len(types))]
     colour = colours[rng.integers(len(colours))]
     things.append(
@@ -177,12 +252,12 @@ def _sample_members(
   return members + [(int(a),) for a in alone]
 
 
-def _relation(picture: _Picture, thing: int) -> str:
-  return 'leftof' if picture.members[0] == thing else 'rightof'
+def _relation(picture: _Picture, mark: int) -> str:
+  return 'leftof' if picture.members[0] == mark else 'rightof'
 
 
-def _other(picture: _Picture, thing: int) -> int:
-  return picture.members[1 - picture.members.index(thing)]
+def _other(picture: _Picture, mark: int) -> objects_lib.Object:
+  return picture.things[1 - picture.members.index(mark)]
 
 
 def _sample_sources(
@@ -205,7 +280,6 @@ def _sample_sources(
 def _sample_queries(
   spec: PairSpec,
   rng: np.random.Generator,
-  things: list[objects_lib.Object],
   pictures: list[_Picture],
 ) -> tuple[list[str], np.ndarray, np.ndarray]:
   """Draws single-hop queries.
@@ -228,7 +302,7 @@ def _sample_queries(
     targets = [i for i in showing[carried] if i != source]
     target = targets[rng.integers(len(targets))]
     relation: str | None = _relation(pictures[target], carried)
-    colour: str | None = things[_other(pictures[target], carried)].colour
+    colour: str | None = _other(pictures[target], carried).colour
     draw = rng.random()
     if draw < spec.vague_frac:
       relation = colour = None
@@ -239,11 +313,17 @@ def _sample_queries(
         colour = None
     for i in targets:
       fits = relation in (None, _relation(pictures[i], carried))
-      other = things[_other(pictures[i], carried)]
+      other = _other(pictures[i], carried)
       positives[q, i] = fits and colour in (None, other.colour)
     side = SIDES[place] if len(members) == 2 else None
     texts.append(
-      prompt.single_hop(rng, side=side, relation=relation, colour=colour)
+      prompt.single_hop(
+        rng,
+        side=side,
+        relation=relation,
+        colour=colour,
+        mark=pictures[source].printed,
+      )
     )
   return texts, np.array(sources, np.int32), positives
 
@@ -251,7 +331,6 @@ def _sample_queries(
 def _sample_captions(
   spec: PairSpec,
   rng: np.random.Generator,
-  things: list[objects_lib.Object],
   pictures: list[_Picture],
 ) -> tuple[list[str], np.ndarray]:
   """Draws captions.
@@ -260,7 +339,7 @@ def _sample_captions(
     Texts and positives bool [C, N]: all images that the text describes.
   """
   described = [
-    tuple(prompt.describe(things[m]) for m in picture.members)
+    tuple(prompt.describe(thing) for thing in picture.things)
     for picture in pictures
   ]
   texts = []
@@ -268,9 +347,7 @@ def _sample_captions(
   order = rng.permutation(len(pictures))
   for c in range(spec.captions):
     target = int(order[c % len(order)])
-    texts.append(
-      prompt.caption(rng, [things[m] for m in pictures[target].members])
-    )
+    texts.append(prompt.caption(rng, pictures[target].things))
     positives[c] = [names == described[target] for names in described]
   return texts, positives
 
@@ -285,31 +362,34 @@ def make_batch(
 
   Returns:
     pixels uint8 [N, H, W, 3]; object int [N, 2], the batch's number of the
-    left and of the right object (the same one twice where it is alone);
+    left and of the right mark (the same one twice where it is alone);
     attributes int [N, 2, 4], labels of type, colour, second colour and
     pattern; query_source [Q]; query_positive [Q, N]; caption_positive [C, N];
     and the sequences `query/*` and `caption/*`.
   """
-  things = [thing for group in groups for thing in group.things]
   pictures = [
-    _Picture(tuple(number * spec.group_size + m for m in row))
+    _Picture(
+      tuple(number * spec.group_size + m for m in row), things, group.printed
+    )
     for number, group in enumerate(groups)
-    for row in group.members
+    for row, things in zip(group.members, group.things, strict=True)
   ]
-  query_texts, sources, query_positive = _sample_queries(
-    spec, rng, things, pictures
-  )
-  caption_texts, caption_positive = _sample_captions(
-    spec, rng, things, pictures
-  )
+  query_texts, sources, query_positive = _sample_queries(spec, rng, pictures)
+  caption_texts, caption_positive = _sample_captions(spec, rng, pictures)
   slots = np.array([(p.members[0], p.members[-1]) for p in pictures], np.int32)
-  labels = np.array([compute_labels(thing) for thing in things], np.int32)
+  labels = np.array(
+    [
+      [compute_labels(p.things[0]), compute_labels(p.things[-1])]
+      for p in pictures
+    ],
+    np.int32,
+  )
   queries = maker.queries(query_texts, length=spec.max_query_tokens)
   captions = maker.texts(caption_texts, length=spec.max_caption_tokens)
   return {
     'pixels': np.concatenate([group.pixels for group in groups]),
     'object': slots,
-    'attributes': labels[slots],
+    'attributes': labels,
     'query_source': sources,
     'query_positive': query_positive,
     'caption_positive': caption_positive,
@@ -318,11 +398,18 @@ def make_batch(
   }
 
 
+@functools.cache
+def list_types() -> tuple[str, ...]:
+  """Returns the types of all packs, those of the procedural one first."""
+  made = procedural.PROCEDURAL.types
+  return (*made, *sorted(set(household.read_table().values()) - set(made)))
+
+
 def compute_labels(thing: objects_lib.Object) -> tuple[int, int, int, int]:
   """Returns the labels of type, colour, second colour and pattern."""
   colours = list(objects_lib.COLOURS)
   return (
-    procedural.PROCEDURAL.types.index(thing.type),
+    list_types().index(thing.type),
     colours.index(thing.colour),
     colours.index(thing.second_colour),
     objects_lib.PATTERNS.index(thing.pattern),
@@ -333,7 +420,7 @@ def count_labels() -> tuple[int, int, int, int]:
   """Returns how many labels each attribute has."""
   colours = len(objects_lib.COLOURS)
   return (
-    len(procedural.PROCEDURAL.types),
+    len(list_types()),
     colours,
     colours,
     len(objects_lib.PATTERNS),
