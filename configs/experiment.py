@@ -38,6 +38,7 @@ TEST_SETS = (
   ('4 hops', 'hop4_test_w*'),
   ('5 hops', 'hop5_test_w*'),
   ('rephrased L4', 'rephrased_test_w*'),
+  ('realistic', 'realistic_test_w*'),
   ('vague L4', 'vague_test_w*'),
   ('vague L1', 'vague_l1_test_w*'),
   ('vague L2', 'vague_l2_test_w*'),

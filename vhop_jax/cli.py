@@ -50,6 +50,7 @@ def build(
   foreground: bool = False,
   clutter: int = 0,
   variation: str = 'standard',
+  prints: str = 'all',
   workers: int | None = None,
   overwrite: bool = False,
 ) -> None:
@@ -61,7 +62,7 @@ def build(
   Args:
     out: folder of the world; with --split the folder of the worlds' folders.
     split: names of worlds of the benchmark, and groups of them.
-    level: difficulty, L1 to L4.
+    level: difficulty, L1 to L7.
     families: start objects, each with two queries.
     seed: worlds of different seeds share no object.
     resolution: image width in pixels; the height is two thirds of it.
@@ -77,6 +78,8 @@ def build(
     foreground: put a small object that is in no other image in front of each.
     clutter: objects to put around in each image, 0 to 4.
     variation: standard, or strong for more light and camera changes.
+    prints: which logos (L6) or words (L7) may be printed: all, or train or test
+      for halves that share none.
     workers: processes; all cores if not given.
     overwrite: replace another world in the folder.
   """
@@ -94,6 +97,7 @@ def build(
     foreground=foreground,
     clutter=clutter,
     variation=variation,
+    prints=prints,
   )
   specs = {out: spec}
   if split:
@@ -101,7 +105,11 @@ def build(
     named = splits.choose_splits(split, resolution=resolution)
     specs = {out / name: spec for name, spec in named.items()}
   # These load TFDS and the renderer, which the other commands do not need.
-  from vhop_jax.worlds import builder, render_pool
+  from vhop_jax.worlds import builder, geometry, render_pool
+
+  # What cannot be built is said before anything is.
+  for name in {spec.pack for spec in specs.values()}:
+    geometry.get_pack(name)
 
   results = []
   with render_pool.RenderPool(workers) as pool:

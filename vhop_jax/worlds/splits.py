@@ -84,6 +84,17 @@ VARIANTS = {
   'hop5_': Variant(MEASURED, dict(hops=5)),
   'foreground_': Variant(MEASURED, dict(foreground=True)),
   'rephrased_': Variant(MEASURED, dict(wording='rephrased')),
+  # Fifty queries over things by artists (`make assets`).
+  'realistic_': Variant(
+    {'test': range(1, 2)},
+    dict(
+      families=25,
+      pack='household',
+      clutter=3,
+      variation='strong',
+      wording='rephrased',
+    ),
+  ),
   'vague_': Variant(MAIN, dict(prompt='vague')),
   'vague_hop2_': Variant(MIXED_IN, dict(prompt='vague', hops=2)),
   'vague_hop4_': Variant(MIXED_IN, dict(prompt='vague', hops=4)),
