@@ -126,7 +126,9 @@ def get_config(arg=None):
     config.data.vague_frac = 0.25
     config.data.twin_frac = 0.3
     config.data.logo_frac = 0.25
-    config.data.household_frac = 0.3
+    config.data.household_frac = 0.2
+    # These pictures take longer to make.
+    config.data.repeats = 6
     config.data.max_query_tokens = 40
   config.mesh = dict(data=-1, fsdp=1, tensor=1)
   config.log_every = 20

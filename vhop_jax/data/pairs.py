@@ -104,6 +104,12 @@ class PairSpec:
       raise errors.UsageError(
         f'data.singles={self.singles} exceeds data.group_size={self.group_size}'
       )
+    if self.logo_frac + self.household_frac > 1:
+      raise errors.UsageError(
+        f'data.logo_frac={self.logo_frac} and'
+        f' data.household_frac={self.household_frac} are shares of the groups:'
+        ' their sum is at most 1'
+      )
     if self.alone_frac and not self.singles:
       raise errors.UsageError(
         f'data.alone_frac={self.alone_frac} needs pictures of one object:'
@@ -153,11 +159,14 @@ def make_group(task: tuple[PairSpec, int]) -> Group:
   rng = np.random.default_rng([spec.seed, number])
   # Drawn apart, so that the rest does not depend on the shares.
   kind = np.random.default_rng([spec.seed, number, 1])
-  is_household = kind.random() < spec.household_frac
+  draw = kind.random()
+  is_household = draw < spec.household_frac
   pack = geometry.get_pack(
     household.NAME if is_household else procedural.PROCEDURAL.name
   )
-  printed = 'logo' if kind.random() < spec.logo_frac else ''
+  # Models by artists are too slow to load for a new one in each picture.
+  is_printed = not is_household and draw < spec.household_frac + spec.logo_frac
+  printed = 'logo' if is_printed else ''
   if printed:
     members = _sample_members(spec, rng)
     things = _sample_bearers(spec, rng, number, pack, members)
