@@ -28,9 +28,8 @@ import sys
 import numpy as np
 from PIL import Image
 
+from vhop_jax.worlds import arrange, render
 from vhop_jax.worlds import colour as colour_lib
-from vhop_jax.worlds import render
-from vhop_jax.worlds import scene as scene_lib
 from vhop_jax.worlds.assets.procedural import PROCEDURAL
 from vhop_jax.worlds.objects import COLOURS
 
@@ -48,7 +47,7 @@ def draw_in_each_colour(
   """Draws one scene in all colours, uint8 [colours, height, width, 3]."""
   thing = PROCEDURAL.sample_object(rng, uid='0')
   thing = dataclasses.replace(thing, pattern='plain')
-  scene = scene_lib.sample_scene(rng, [thing])
+  scene = arrange.sample_scene(rng, [thing])
   [placement] = scene.placements
   return np.stack(
     [

@@ -54,7 +54,7 @@ def test_prefix_says_level_hops_prompt_and_wording():
     assert spec.level == (int(level[1]) if level else 4)
     assert spec.hops == (int(hops[1]) if hops else 3)
     assert spec.prompt == ('vague' if 'vague_' in name else 'precise')
-    rephrased = 'rephrased_' in name
+    rephrased = 'rephrased_' in name or 'realistic_' in name
     assert spec.wording == ('rephrased' if rephrased else 'standard')
     assert spec.name == name
 

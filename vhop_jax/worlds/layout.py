@@ -1,7 +1,7 @@
 """Draws the structure of a family: which objects meet in which image.
 
-Chain A shows o[h-1] in relation r[h] to o[h] in its image h; the sibling chain B
-starts from the same object and shows p[h-1] in the mirrored relation to p[h].
+Chain A shows o[h-1] in relation r[h] to o[h] in its image h; the sibling chain
+B starts from the same object and shows p[h-1] in the mirrored relation to p[h].
 Relations are of one pair (`level.PAIRS`), and the first hop of chain A asks for
 the first of them. Distractors are cross-linked where they can be, so that one
 image serves both queries. From L6 on a label stands for a logo or a text, which

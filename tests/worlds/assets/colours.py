@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from vhop_jax.worlds import scene as scene_lib
+from vhop_jax.worlds import arrange
 from vhop_jax.worlds.objects import COLOURS
 
 # From linear sRGB to OKLab, after Ottosson (2020).
@@ -42,7 +42,7 @@ def find_nearest_name(srgb):
 
 def make_portrait(obj):
   """Shows an object from above, lit by white light from the viewer's side."""
-  scene = scene_lib.sample_scene(np.random.default_rng(7), [obj])
+  scene = arrange.sample_scene(np.random.default_rng(7), [obj])
   light = dataclasses.replace(
     scene.light,
     azimuth=scene.camera.yaw,
