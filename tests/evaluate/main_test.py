@@ -87,6 +87,41 @@ def test_without_a_router_the_baselines_are_measured(program, tmp_path):
   assert 'SFT router' not in [row['name'] for row in metrics['rows']]
 
 
+def test_run_goes_on_after_the_test_sets_it_has(
+  program, router, folder, other_folder, tmp_path, capsys
+):
+  file = tmp_path / 'router.safetensors'
+  pretrained.save_router(file, router, training={})
+  sets = f"(('L4 3-hop', '{other_folder}'), ('more', '{folder}'))"
+  values = {'test_sets': sets, 'routers.sft': file}
+  out = tmp_path / 'out'
+
+  def run(**changes):
+    assert program(out, **{**values, **changes}) == 0
+    printed = capsys.readouterr().out
+    lines = (out / 'results.jsonl').read_text().splitlines()
+    return 'more: measured before' in printed, lines, printed
+
+  before, first, printed = run()
+  assert not before
+  assert {json.loads(line)['test_set'] for line in first} == {
+    'L4 3-hop',
+    'more',
+  }
+  before, again, printed_again = run()
+  assert before
+  assert sorted(again) == sorted(first)
+  # The tables at the end are the same, too.
+  assert (
+    printed_again[printed_again.index('\nmore\n') :].splitlines()[:9]
+    == (printed[printed.index('\nmore\n') :].splitlines()[:9])
+  )
+  # Another setting or another router is measured anew.
+  assert not run(decisions=3)[0]
+  pretrained.save_router(file, router, training={'other': 1})
+  assert not run(decisions=3)[0]
+
+
 @pytest.mark.parametrize(
   ('changes', 'code', 'words'),
   [

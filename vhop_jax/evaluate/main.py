@@ -17,6 +17,7 @@ import numpy as np
 from vhop_jax import errors
 from vhop_jax.evaluate import (
   baselines,
+  checkpoints,
   experiments,
   paper,
   report,
@@ -302,9 +303,10 @@ def _make_result_rows(
   config: ml_collections.ConfigDict,
   measured: _Measured,
   test_set: str,
-  queries: int,
+  sources: Sequence[routing.GallerySource],
 ) -> list[experiments.ResultRow]:
   """Makes the lines of results.jsonl."""
+  queries = sum(len(source.world.queries) for source in sources)
   return [
     {
       'experiment': config.experiment,
@@ -410,7 +412,8 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Writes metrics.json, results.jsonl and the report into `workdir`.
 
   The first test set is what the report is about; of the others it has a table
-  each.
+  each, and what was measured on them is kept: a run that was interrupted goes
+  on after the last of them.
 
   Raises:
     UsageError: there is no test set, or a stage is unknown.
@@ -435,7 +438,8 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   main_set = next(iter(folders))
   print('encoding the worlds ...', flush=True)
   of_others: list[results_lib.Table] = []
-  result_rows: list[experiments.ResultRow] = []
+  results_file = pathlib.Path(workdir) / experiments.FILE_NAME
+  keeper = checkpoints.make_keeper(workdir, config, config.routers.to_dict())
 
   def measure(
     paths: Sequence[str], name: str
@@ -445,16 +449,28 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
   _, of_dev = measure([config.dev], 'dev')
   test, measured = measure(folders[main_set], main_set)
-  for name in folders:
-    sources, found = test, measured
-    if name != main_set:
-      sources, found = measure(folders[name], name)
-      of_others.append({'title': name, 'rows': found.rows})
-    count = sum(len(source.world.queries) for source in sources)
-    result_rows += _make_result_rows(config, found, name, count)
   experiments.append_rows(
-    pathlib.Path(workdir) / experiments.FILE_NAME, result_rows
+    results_file, _make_result_rows(config, measured, main_set, test)
   )
+  for name in folders:
+    if name == main_set:
+      continue
+    kept = keeper.load(name, folders[name])
+    if kept is None:
+      sources, found = measure(folders[name], name)
+      kept = [found.rows, _make_result_rows(config, found, name, sources)]
+      keeper.save(name, folders[name], kept)
+    else:
+      print(f'{name}: measured before', flush=True)
+    rows, result_rows = kept
+    for row in (*rows, *result_rows):
+      # JSON has made lists of them.
+      row['metrics'] = {
+        metric: scores_lib.Interval(*values)
+        for metric, values in row['metrics'].items()
+      }
+    of_others.append({'title': name, 'rows': rows})
+    experiments.append_rows(results_file, result_rows)
 
   main_row = name_router([*routers][-1]) if routers else _BASELINE_ROW
   judges = [failures_lib.Judge(source.world) for source in test]
