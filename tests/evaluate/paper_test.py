@@ -177,6 +177,17 @@ def test_stopping_rules_stand_together():
   ]
 
 
+@pytest.mark.parametrize(
+  'changes', [{'stage': 'imitation'}, {'test_set': 'vague L4'}]
+)
+def test_stopping_rules_are_of_the_last_stage_and_the_same_prompts(changes):
+  rules = ('gates', 'gates, stop at hops')
+  kept = [_summary(decoding=rule) for rule in rules]
+  left_out = [_summary(decoding=rule, **changes) for rule in rules]
+  section = _make(*left_out, *kept)[STOPPING]
+  assert _names(section) == _names(_make(*kept)[STOPPING])
+
+
 def test_choices_of_our_own_are_compared_one_by_one():
   main = {'gate_input': 'evidence', 'rejection': 'selection'}
   section = _make(
