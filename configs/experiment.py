@@ -9,6 +9,7 @@ The argument names the experiment:
   precise_mixed  ... of two, three and four hops
   vague_3hop     trained on vague prompts of three hops
   vague_mixed    ... of two, three and four hops
+  all_levels     on precise prompts of three hops, of levels L4, L5 and L6
   quickstart     precise_3hop, measured on its own kind of worlds alone
   demonstrations precise_3hop whose SFT trains the gates too, on wrong turns
   no_warmup      ... whose SFT trains both sides from the start
@@ -54,6 +55,7 @@ TRAINING_SETS = {
   'precise_3hop': ('',),
   'precise_mixed': _MIXED,
   'vague_3hop': ('vague_',),
+  'all_levels': ('', 'l5_', 'l6_'),
   'vague_mixed': tuple(f'vague_{prefix}' for prefix in _MIXED),
 }
 # An ablation keeps its experiment's name; its settings tell it apart.

@@ -8,6 +8,7 @@ import pytest
 
 from vhop_jax.evaluate import paper
 from vhop_jax.models import parameter_file, pretrained
+from vhop_jax.worlds import level as level_lib
 from vhop_jax.worlds import prompt, splits, wordings
 from vhop_jax.worlds import world as world_lib
 
@@ -109,11 +110,16 @@ def test_an_ablation_changes_what_it_says():
   assert load(experiment, 'no_warmup').sft.warmup_steps == 0
 
 
-@pytest.mark.parametrize('name', ['precise_mixed', 'vague_mixed'])
-def test_mixed_training_has_room_for_its_longest_routes(name):
+@pytest.mark.parametrize('name', ['precise_mixed', 'vague_mixed', 'all_levels'])
+def test_training_on_several_kinds_has_room_for_its_longest_routes(name):
   experiment = next(path for path in CONFIGS if path.stem == 'experiment')
   config = load(experiment, name)
-  hops = splits.make_splits()['hop4_sft_000'].hops
+  kinds = [
+    splits.choose_splits(pattern) for pattern in config.sft.worlds.split(',')
+  ]
+  specs = [spec for kind in kinds for spec in kind.values()]
+  hops = max(spec.hops for spec in specs)
+  marks = {level_lib.find_print(spec.level) for spec in specs}
   assert config.sft.data.decisions >= hops
   route = [
     world_lib.Hop('leftof', ('orange', 'purple')[i % 2]) for i in range(hops)
@@ -121,7 +127,8 @@ def test_mixed_training_has_room_for_its_longest_routes(name):
   # Wordings in which these are long; a template and the image come on top.
   longest = max(
     len(prompt.split_words(prompt.say_precise(one, route)))
-    for one in wordings.PRECISE
+    for mark in marks
+    for one in wordings.WORDINGS[mark]['standard']['precise']
   )
   for stage in config.stages:
     assert config[stage].data.max_text_tokens >= longest + 8
