@@ -210,7 +210,20 @@ def _measure(
   sources: Sequence[routing.GallerySource],
   title: str,
 ) -> _Measured:
-  """Runs everything over some worlds."""
+  """Runs everything over some worlds.
+
+  Raises:
+    UsageError: a world has no more images than there are decisions.
+  """
+  for source in sources:
+    count = len(source.world.images)
+    for name in ('decisions', 'budget'):
+      if config[name] >= count:
+        raise errors.UsageError(
+          f'{name}={config[name]}: {config[name]} decisions are too many for'
+          f' the {count} images of {source.world.spec.name}: take fewer, or a'
+          ' larger world'
+        )
   clusters = tuple(
     c for source in sources for c in scores_lib.get_clusters(source.world)
   )
