@@ -209,12 +209,9 @@ def _draw_printed(
   ):
     colour = colours[label]
     shot = layout.shots[slot]
-    if shot.other is not None and shot.subject == label:
+    look = objects[originals[label]] if label in originals else None
+    if look is None and shot.other is not None and shot.subject == label:
       colour = _draw_worn(spec, number, layout, slot, label, worn)
-    if label in originals:
-      look = objects[originals[label]]
-    else:
-      look = None
     first = copies.get(label) if seen_in[label] == slot else None
     objects[slot, label] = _draw_one(
       spec,

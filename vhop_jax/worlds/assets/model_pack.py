@@ -8,7 +8,7 @@ import numpy as np
 
 from vhop_jax import errors
 from vhop_jax.worlds.assets import Mesh, Part, Skin, twins
-from vhop_jax.worlds.assets.procedural import SECOND_COLOURS
+from vhop_jax.worlds.assets.procedural import SECOND_COLOURS, pick
 from vhop_jax.worlds.objects import (
   COLOURS,
   PATTERN_PARAMETERS,
@@ -102,10 +102,10 @@ class ModelPack:
     picks = rng.random(5)
     shape = rng.random(SHAPE_PARAMETERS)
     if type is None:
-      type = _pick(self.types, picks[0])
+      type = pick(self.types, picks[0])
     variants = self._get_variants(type, f'unknown type {type!r}')
     if colour is None:
-      colour = _pick(tuple(COLOURS), picks[1])
+      colour = pick(tuple(COLOURS), picks[1])
     errors.check_choice('colour', colour, tuple(COLOURS))
     variant = int(picks[4] * len(variants))
     shape[_MODEL_PARAMETER] = (variant + 0.5) / len(variants)
@@ -115,8 +115,8 @@ class ModelPack:
       uid=uid,
       type=type,
       colour=colour,
-      second_colour=_pick(SECOND_COLOURS[colour], picks[2]),
-      pattern='plain' if has_trim else _pick(PATTERNS, picks[3]),
+      second_colour=pick(SECOND_COLOURS[colour], picks[2]),
+      pattern='plain' if has_trim else pick(PATTERNS, picks[3]),
       shape=tuple(round(float(value), 6) for value in shape),
       pack=self.name,
     )
@@ -199,11 +199,6 @@ class ModelPack:
         f'{problem}; pack {self.name!r} has {", ".join(self.types)}'
       )
     return self._variants[type]
-
-
-def _pick(options: tuple[str, ...], share: float) -> str:
-  """Returns the option at a position in [0, 1)."""
-  return options[int(share * len(options))]
 
 
 def save_mesh(mesh: Mesh, path: str) -> None:

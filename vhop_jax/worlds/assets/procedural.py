@@ -172,14 +172,14 @@ class ProceduralPack:
     picks = rng.random(4)
     shape = rng.random(SHAPE_PARAMETERS)
     if type is None:
-      type = _pick(self.types, picks[0])
+      type = pick(self.types, picks[0])
     if type not in TYPES:
       raise UsageError(
         f"unknown type '{type}' in pack 'procedural'; use one of "
         + ', '.join(TYPES)
       )
     if colour is None:
-      colour = _pick(tuple(COLOURS), picks[1])
+      colour = pick(tuple(COLOURS), picks[1])
     if colour not in COLOURS:
       raise UsageError(
         f"unknown colour '{colour}'; use one of " + ', '.join(COLOURS)
@@ -188,8 +188,8 @@ class ProceduralPack:
       uid=uid,
       type=type,
       colour=colour,
-      second_colour=_pick(SECOND_COLOURS[colour], picks[2]),
-      pattern=_pick(PATTERNS, picks[3]),
+      second_colour=pick(SECOND_COLOURS[colour], picks[2]),
+      pattern=pick(PATTERNS, picks[3]),
       # Six digits are enough and survive a round trip through JSON.
       shape=tuple(round(float(value), 6) for value in shape),
       pack=self.name,
@@ -236,7 +236,7 @@ class ProceduralPack:
     return ''
 
 
-def _pick(options: tuple[str, ...], share: float) -> str:
+def pick(options: tuple[str, ...], share: float) -> str:
   """Returns the option at a position in [0, 1)."""
   return options[int(share * len(options))]
 
