@@ -22,6 +22,8 @@ def get_config(arg=None):
   config.dev = 'runs/worlds/dev'
   # Beyond the paper: each training world a second time, as in a mirror.
   config.mirror = True
+  # Of the walks below: as many hops more than the world's chains have.
+  config.walk_extra_hops = 0
 
   config.reinforce_steps = 60
   config.data = dict(

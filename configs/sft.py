@@ -35,6 +35,8 @@ def get_config(arg=None):
   config.dev = 'runs/worlds/dev'
   # Beyond the paper: each training world a second time, as in a mirror.
   config.mirror = True
+  # Of the walks below: as many hops more than the world's chains have.
+  config.walk_extra_hops = 0
 
   # With the gallery side frozen; then of both sides.
   config.warmup_steps = 400

@@ -82,14 +82,16 @@ def test_routes_follow_the_links(world):
   assert dead_ends >= len(routes)
 
 
-def test_walks_are_all_that_can_be_asked_from_a_query_image(world):
-  walks = routes_lib.make_walks(world, 0)
+@pytest.mark.parametrize('extra_hops', [0, 1])
+def test_walks_are_all_that_can_be_asked_from_a_query_image(world, extra_hops):
+  walks = routes_lib.make_walks(world, 0, extra_hops=extra_hops)
+  longest = world.spec.hops + extra_hops
   relations = ('leftof', 'rightof')
 
   def follow(chain, hops, carried):
-    if len(hops) == world.spec.hops:
-      return {(chain[1:], hops)}
-    found = set()
+    found = {(chain[1:], hops)} if len(hops) >= world.spec.hops else set()
+    if len(hops) == longest:
+      return found
     for relation in relations:
       for colour in objects_lib.COLOURS:
         hop = world_lib.Hop(relation, colour)
@@ -327,6 +329,34 @@ def test_walks_take_the_place_of_routes(route_set, maker):
       count += (int(query), tuple(chain.tolist())) not in gold
   assert len(seen) > len(gold)
   assert 30 < count < 100
+
+
+def test_longer_walks_come_as_often_as_others(route_set, maker, world):
+  longer = dataclasses.replace(
+    route_set, walks=routes_lib.make_walks(world, 0, extra_hops=1)
+  )
+  batches = make_batches(
+    longer,
+    maker,
+    batch_size=20,
+    walk_frac=1,
+    decisions=4,
+    max_text_tokens=80,
+  )
+  drawn = []
+  for _ in range(10):
+    batch = next(batches)
+    for row in range(20):
+      length = int(batch['lengths'][row, 0])
+      chain = batch['chains'][row, 0]
+      assert (chain[length:] == routes_lib.PAD).all()
+      # One relation and one colour for each hop are asked for.
+      tokens = batch['prefix/tokens'][row]
+      words = maker.tokenizer.decode(tokens.tolist())
+      assert len(re.findall(r'left|right', words)) == length
+      drawn.append(length)
+  assert set(drawn) == {3, 4}
+  assert 70 < drawn.count(4) < 130
 
 
 @pytest.mark.parametrize('changes', [{}, {'reword': True, 'walk_frac': 0.5}])

@@ -92,10 +92,10 @@ class RouteSet:
   Attributes:
     routes: one a query.
     visual: the tokens of all images.
-    walks: for each query image all walks of its world's length through its
-      family, whatever they pass, the gold chains among them. Not yet worded;
-      none for vague prompts, to which each walk is an answer, and none of
-      worlds without chains.
+    walks: for each query image all walks through its family, of its world's
+      length and of as many hops more as was asked for, whatever they pass, the
+      gold chains among them. Not yet worded; none for vague prompts, to which
+      each walk is an answer, and none of worlds without chains.
   """
 
   routes: tuple[Route, ...]
@@ -119,6 +119,7 @@ def load_routes(
   *,
   cache: str | os.PathLike[str],
   mirror: bool = False,
+  walk_extra_hops: int = 0,
 ) -> RouteSet:
   """Reads worlds and encodes their images, or finds that done before.
 
@@ -127,6 +128,7 @@ def load_routes(
     model: its vision tower is used, frozen.
     cache: folder for the visual tokens of each world.
     mirror: whether each world comes a second time, as seen in a mirror.
+    walk_extra_hops: see `make_walks`.
 
   Raises:
     DataError: a world is missing or damaged, the worlds do not fit, or they
@@ -138,7 +140,8 @@ def load_routes(
   offset = 0
   for number, folder in enumerate(folders):
     world = world_lib.load_world(folder)
-    made, walked = make_routes(world, offset), make_walks(world, offset)
+    made = make_routes(world, offset)
+    walked = make_walks(world, offset, extra_hops=walk_extra_hops)
     count = len(world.images)
     if mirror:
       made += [route.mirror(count) for route in made]
@@ -217,17 +220,20 @@ def make_routes(world: world_lib.World, offset: int) -> list[Route]:
 
 
 def make_walks(
-  world: world_lib.World, offset: int
+  world: world_lib.World, offset: int, *, extra_hops: int = 0
 ) -> dict[int, tuple[Route, ...]]:
-  """Makes all routes of the world's length from each query image.
+  """Makes all routes of the world's length, and longer, from each query image.
 
   A family has many more walks than gold chains: each image of the carried
   object is what some instruction asks for, a distractor's too. Telling them
-  apart by the instruction is what the router must learn.
+  apart by the instruction is what the router must learn. A family's last
+  images are linked to others, too, so there are walks of more hops than any
+  chain.
 
   Args:
     world: with queries.
     offset: number of its first image.
+    extra_hops: how many hops more a walk may have.
 
   Returns:
     The walks by number of the query image.
@@ -248,7 +254,7 @@ def make_walks(
         family=families[family],
         offset=offset,
       )
-      for chain, hops in _list_walks(world, graph, image)
+      for chain, hops in _list_walks(world, graph, image, extra_hops)
     )
     for image, family in {q.image: q.family for q in world.queries}.items()
   }
@@ -264,7 +270,10 @@ def _find_families(
 
 
 def _list_walks(
-  world: world_lib.World, graph: link_graph_lib.LinkGraph, start: str
+  world: world_lib.World,
+  graph: link_graph_lib.LinkGraph,
+  start: str,
+  extra_hops: int,
 ) -> list[tuple[tuple[str, ...], tuple[world_lib.Hop, ...]]]:
   """Lists image ids and hops of every walk that meets no image twice."""
   carried = world.images[world.index(start)].objects[0]
@@ -273,7 +282,8 @@ def _list_walks(
     tuple[tuple[str, ...], tuple[world_lib.Hop, ...], objects_lib.Object]
   ]
   walks = [((start,), (), carried)]
-  for _ in range(world.spec.hops):
+  listed = []
+  for hops_done in range(1, world.spec.hops + extra_hops + 1):
     walks = [
       (
         (*path, link.target_id),
@@ -284,7 +294,9 @@ def _list_walks(
       for link in graph.links(path[-1], carried)
       if link.target_id not in path
     ]
-  return [(path[1:], hops) for path, hops, _ in walks]
+    if hops_done >= world.spec.hops:
+      listed += [(path[1:], hops) for path, hops, _ in walks]
+  return listed
 
 
 def _make_route(
@@ -383,9 +395,10 @@ def make_batches(
   Raises:
     UsageError: a chain is longer than a demonstration.
   """
+  walked = [w for walks in routes.walks.values() for w in walks]
   sizes = _Sizes(
     chains=max(1, *(len(route.chains) for route in routes.routes)),
-    hops=max(len(route.hops) for route in routes.routes),
+    hops=max(len(route.hops) for route in (*routes.routes, *walked)),
     answers=max(len(route.answers) for route in routes.routes),
     candidates=batch_size * family_size,
     text_tokens=max_text_tokens,
@@ -402,7 +415,7 @@ def make_batches(
   def vary(route: Route, rng: np.random.Generator) -> _Demonstration:
     walks = routes.walks.get(route.query_image)
     if rng.random() < walk_frac and walks:
-      route = walks[rng.integers(len(walks))].reword(rng)
+      route = _sample_walk(rng, walks).reword(rng)
     elif reword:
       route = route.reword(rng)
     if not route.chains:
@@ -430,6 +443,16 @@ def make_batches(
     .batch(batch_size, drop_remainder=True, batch_fn=join)
   )
   return iter(dataset.to_iter_dataset(grain.ReadOptions(num_threads=threads)))
+
+
+def _sample_walk(rng: np.random.Generator, walks: Sequence[Route]) -> Route:
+  """Draws a walk, of each length equally often: the longer ones are more."""
+  lengths = sorted({len(walk.hops) for walk in walks})
+  # A draw only where there is a choice.
+  if len(lengths) > 1:
+    length = lengths[rng.integers(len(lengths))]
+    walks = [walk for walk in walks if len(walk.hops) == length]
+  return walks[rng.integers(len(walks))]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -187,6 +187,7 @@ def open_run(
     model.embedder,
     cache=folder.parent / 'visual',
     mirror=config.mirror,
+    walk_extra_hops=config.walk_extra_hops,
   )
   return RouterRun(
     config=config,
