@@ -412,3 +412,14 @@ def test_missing_driver_names_the_packages(monkeypatch):
   assert '\n' not in message
   for package in ('libegl1', 'libegl-mesa0', 'libgl1-mesa-dri'):
     assert package in message
+
+
+def test_printed_objects_are_drawn_in_a_moment():
+  # Mesa's anisotropic filter once walked for ever over the labels of these.
+  program = (
+    'from vhop_jax.worlds import render_pool, splits\n'
+    "spec = splits.choose_splits('l6_test_w1', resolution=96)['l6_test_w1']\n"
+    'render_pool.make_families((spec, 43, 44, True))\n'
+  )
+  # A second or two; the limit only ends what would not.
+  subprocess.run([sys.executable, '-c', program], check=True, timeout=120)

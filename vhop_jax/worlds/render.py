@@ -216,7 +216,8 @@ class _Slot:
     self._capacity = (0, 0)
     self._drawn: Geometry | None = None
     self._print = context.texture((prints.SIZE_PX,) * 2, 1)
-    self._print.anisotropy = 4.0
+    # None: Mesa's anisotropic filter may never end on a narrow footprint.
+    self._print.anisotropy = 1.0
     self._skin: moderngl.TextureArray | None = None
     self._skin_pixels: np.ndarray | None = None
     self._thing = context.buffer(reserve=4 * 4 * _THING_ROWS)
