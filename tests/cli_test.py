@@ -1,18 +1,11 @@
 from PIL import Image
 import pytest
 
+from tests.command import run_vhop as run
 from vhop_jax import cli
 from vhop_jax.models import pretrained
 from vhop_jax.worlds import builder, verify
 from vhop_jax.worlds import world as world_lib
-
-
-def run(capsys, *arguments):
-  """Runs `vhop` and returns the exit code, stdout and stderr."""
-  with pytest.raises(SystemExit) as stop:
-    cli.main(arguments)
-  out, err = capsys.readouterr()
-  return stop.value.code, out, err
 
 
 @pytest.fixture(scope='module')

@@ -1,6 +1,17 @@
-"""Runs stages by their command line."""
+"""Runs stages and `vhop` by their command line."""
 
+import pytest
+
+from vhop_jax import cli
 from vhop_jax import main as main_lib
+
+
+def run_vhop(capsys, *arguments):
+  """Runs `vhop` and returns the exit code, stdout and stderr."""
+  with pytest.raises(SystemExit) as stop:
+    cli.main([str(argument) for argument in arguments])
+  out, err = capsys.readouterr()
+  return stop.value.code, out, err
 
 
 def run_stage(name, workdir, values):

@@ -21,6 +21,15 @@ def test_user_errors_are_one_line_and_an_exit_code(error, code, capsys):
   assert captured.out == ''
 
 
+def test_details_have_a_line_each(capsys):
+  error = errors.DataError('two are\nmissing', ['first\none', 'second'])
+  assert str(error) == 'two are\nmissing\nfirst\none\nsecond'
+  assert errors.run_entry_point(lambda: raise_error(error)) == 1
+  assert capsys.readouterr().err == (
+    'error: two are missing\n  first one\n  second\n'
+  )
+
+
 def test_ctrl_c_has_no_traceback(capsys):
   code = errors.run_entry_point(lambda: raise_error(KeyboardInterrupt()))
   assert code == errors.INTERRUPTED_EXIT_CODE

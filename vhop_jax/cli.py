@@ -226,6 +226,33 @@ def report(folders: Folders, *, out: pathlib.Path) -> None:
   print(report_lib.write_experiments(folders, out).html)
 
 
+def convert(
+  source: Folder,
+  *,
+  out: pathlib.Path,
+  dtype: str = '',
+  max_shard_gb: float = 5.0,
+) -> None:
+  """Reads a Hugging Face folder of a Qwen3-VL model, checks it, writes another.
+
+  The tokenizer and the settings of the image processor go along.
+
+  Args:
+    source: the folder, with config.json and safetensors files.
+    out: folder to write; it must not exist.
+    dtype: of the written weights: float32, bfloat16 or float16; that of the
+      source if not given.
+    max_shard_gb: size of the largest file, in 10^9 bytes.
+  """
+  from vhop_jax.models import convert as convert_lib
+
+  print(
+    convert_lib.convert_folder(
+      source, out, dtype=dtype, max_shard_bytes=int(max_shard_gb * 10**9)
+    )
+  )
+
+
 # A group of commands, or one command by itself.
 COMMANDS: dict[str, dict[str, Callable[..., None]] | Callable[..., None]] = {
   'worlds': {
@@ -234,6 +261,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]] | Callable[..., None]] = {
     'disjoint': disjoint,
     'view': view,
   },
+  'convert': convert,
   'route': route,
   'report': report,
 }

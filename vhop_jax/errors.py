@@ -8,12 +8,20 @@ INTERRUPTED_EXIT_CODE = 130  # 128 + SIGINT, what a shell expects.
 
 
 class VhopError(Exception):
-  """Is an error the user can mend; its message is one line.
+  """Is an error the user can mend.
 
-  The message says what is wrong, where, and what to do.
+  Attributes:
+    message: what is wrong, where, and what to do, in one line.
+    details: every single thing that is wrong, a line each, where there are
+      several.
   """
 
   exit_code: ClassVar[int] = 1
+
+  def __init__(self, message: str, details: Sequence[str] = ()):
+    super().__init__('\n'.join((message, *details)))
+    self.message = message
+    self.details = tuple(details)
 
 
 class UsageError(VhopError):
@@ -49,13 +57,15 @@ def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
     raise UsageError(f'{name}={value!r}: choose {", ".join(choices)}')
 
 
-def print_error(message: str) -> None:
-  """Prints one line `error: ...` on stderr.
+def print_error(message: str, details: Sequence[str] = ()) -> None:
+  """Prints one line `error: ...` on stderr, then one for each detail.
 
   Args:
     message: what went wrong; line breaks in it become spaces.
+    details: likewise; indented.
   """
-  print('error:', ' '.join(message.split()), file=sys.stderr, flush=True)
+  for start, text in (('error: ', message), *(('  ', d) for d in details)):
+    print(start + ' '.join(text.split()), file=sys.stderr, flush=True)
 
 
 def run_entry_point(function: Callable[[], object]) -> int:
@@ -72,7 +82,7 @@ def run_entry_point(function: Callable[[], object]) -> int:
   try:
     function()
   except VhopError as error:
-    print_error(str(error))
+    print_error(error.message, error.details)
     return error.exit_code
   except KeyboardInterrupt:
     print_error('interrupted')

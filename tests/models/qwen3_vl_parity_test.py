@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 
 from tests.models import quick
-from vhop_jax import errors
-from vhop_jax.models import convert, qwen3_vl, vision_qwen3_vl
+from vhop_jax.models import (
+  convert,
+  generate,
+  hf_config,
+  qwen3_vl,
+  vision_qwen3_vl,
+)
 from vhop_jax.models import positions as positions_lib
 
 pytestmark = pytest.mark.parity
@@ -49,7 +54,7 @@ CONFIGS = {
 }
 
 
-def make_reference(spec, seed):
+def make_reference(spec, seed, kind='Qwen3VLModel', tie=False):
   """Makes a random reference model and our config of the same sizes."""
   vision = dict(spec['vision'])
   config = transformers.Qwen3VLConfig(
@@ -79,14 +84,15 @@ def make_reference(spec, seed):
     video_token_id=91,
     vision_start_token_id=92,
     vision_end_token_id=93,
+    tie_word_embeddings=tie,
   )
   torch.manual_seed(seed)
-  model = transformers.Qwen3VLModel(config).float().eval()
+  model = getattr(transformers, kind)(config).float().eval()
   with torch.no_grad():
     for parameter in model.parameters():
       # The defaults (norms of 1, biases of 0) would hide a forgotten one.
       parameter.add_(torch.randn_like(parameter) * 0.1)
-  return model, qwen3_vl.Qwen3VLConfig.from_hf_dict(config.to_dict())
+  return model, hf_config.parse(config.to_dict())
 
 
 def make_batch(rng, config):
@@ -189,11 +195,107 @@ def test_position_taps_are_the_reference():
   np.testing.assert_array_equal(layout.rotary, rotary.numpy())
 
 
-def test_missing_weight_and_unknown_weight_are_named():
-  model, config = make_reference(CONFIGS['one_tap'], seed=0)
-  weights = dict(model.state_dict())
-  with pytest.raises(errors.DataError, match=r"'visual\.extra'"):
-    convert.convert(weights | {'visual.extra': np.zeros(1)}, config)
-  del weights['language_model.layers.1.mlp.up_proj.weight']
-  with pytest.raises(errors.DataError, match=r'layers\.1\.mlp\.up_proj'):
-    convert.convert(weights, config)
+def make_prompt(config, tokens, mask, grids, patches):
+  """Lays a batch out as a prompt of ours."""
+  layout = vision_qwen3_vl.make_patch_layout(
+    grids, grid_side=config.vision.grid_side
+  )
+  return generate.Prompt(
+    tokens=tokens.astype(np.int32),
+    positions=positions_lib.compute_rope_positions(
+      tokens, grids, image_token_id=IMAGE, mask=mask
+    ),
+    mask=mask,
+    patches=patches,
+    layout=layout,
+    visual_index=positions_lib.compute_visual_index(
+      tokens, image_token_id=IMAGE
+    ),
+  )
+
+
+def run_language_model(model, tokens, mask, grids, patches, **settings):
+  """Generates with the reference, or computes its logits without settings."""
+  with torch.no_grad():
+    return (model.generate if settings else model)(
+      input_ids=torch.tensor(tokens),
+      attention_mask=torch.tensor(mask.astype(np.int64)),
+      pixel_values=torch.tensor(patches),
+      image_grid_thw=torch.tensor(grids),
+      mm_token_type_ids=torch.tensor((tokens == IMAGE).astype(np.int32)),
+      **settings,
+    )
+
+
+@pytest.mark.parametrize('tie', [True, False])
+def test_logits_and_greedy_text_are_the_reference(tie):
+  model, config = make_reference(
+    CONFIGS['gqa'], 3, 'Qwen3VLForConditionalGeneration', tie
+  )
+  params = convert.convert(model.state_dict(), config)
+  module = qwen3_vl.Qwen3VLForConditionalGeneration(config)
+  tokens, mask, grids, patches = make_batch(np.random.default_rng(0), config)
+  reference = run_language_model(model, tokens, mask, grids, patches).logits
+  prompt = make_prompt(config, tokens, mask, grids, patches)
+
+  def compute_logits(prompt):
+    hidden, _ = module.apply(
+      {'params': params},
+      prompt.tokens,
+      prompt.positions,
+      prompt.mask,
+      patches=prompt.patches,
+      layout=prompt.layout,
+      visual_index=prompt.visual_index,
+    )
+    return module.apply({'params': params}, hidden, method='compute_logits')
+
+  ours = np.asarray(quick.jit(compute_logits)(prompt))
+  expected = reference.numpy()
+  difference = np.abs(ours - expected)[mask].max() / np.abs(expected).max()
+  assert difference < TOLERANCE
+
+  # The reference generates from prompts that are padded at the left.
+  sizes = mask.sum(1)
+  left_tokens, left_mask = np.zeros_like(tokens), np.zeros_like(mask)
+  for row, size in enumerate(sizes):
+    left_tokens[row, -size:], left_mask[row, -size:] = tokens[row, :size], True
+  batch = (left_tokens, left_mask, grids, patches)
+  expected = run_language_model(
+    model,
+    *batch,
+    max_new_tokens=32,
+    do_sample=False,
+    eos_token_id=None,
+    pad_token_id=0,
+  )[:, tokens.shape[1] :].numpy()
+  for laid_out in (prompt, make_prompt(config, *batch)):
+    made = generate.generate(module, params, laid_out, max_new_tokens=32)
+    np.testing.assert_array_equal(made.tokens, expected)
+  # Else a wrong cache could not show.
+  assert len({tuple(row) for row in expected}) == len(expected)
+  assert len(set(expected.ravel().tolist())) > 5
+
+
+@pytest.mark.parametrize('tie', [True, False])
+@pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
+def test_folders_go_both_ways(tmp_path, tie, dtype):
+  kind = 'Qwen3VLForConditionalGeneration'
+  model, config = make_reference(CONFIGS['deep_vision'], 1, kind, tie)
+  model = model.to(getattr(torch, dtype))
+  model.save_pretrained(tmp_path / 'theirs', max_shard_size='60KB')
+  params = convert.load_params(tmp_path / 'theirs')
+  assert convert.read_config(tmp_path / 'theirs') == config
+  for source in (None, tmp_path / 'theirs'):
+    ours = convert.save_folder(
+      tmp_path / f'ours_{source is None}', params, config, source=source
+    )
+    again, report = getattr(transformers, kind).from_pretrained(
+      ours, output_loading_info=True, dtype='auto'
+    )
+    assert not any(report.values()), report
+    expected, found = model.state_dict(), again.state_dict()
+    assert expected.keys() == found.keys()
+    for name, weight in expected.items():
+      assert found[name].dtype == weight.dtype
+      assert torch.equal(found[name], weight), name

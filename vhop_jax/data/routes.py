@@ -452,7 +452,7 @@ def _sample_walk(rng: np.random.Generator, walks: Sequence[Route]) -> Route:
   if len(lengths) > 1:
     length = lengths[rng.integers(len(lengths))]
     walks = [walk for walk in walks if len(walk.hops) == length]
-  return walks[rng.integers(len(walks))]
+  return walks[int(rng.integers(len(walks)))]
 
 
 @dataclasses.dataclass(frozen=True)

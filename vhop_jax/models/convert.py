@@ -1,180 +1,505 @@
-"""Maps the weights of a Hugging Face Qwen3-VL checkpoint to our parameters.
+"""Reads and writes local Hugging Face folders of Qwen3-VL models.
 
-One table of names for each part; `convert` reads it for a state dict held in
-memory.
+A folder holds config.json, the weights as one or several safetensors files,
+and the files of the tokenizer and of the image processor. The weights are
+read tensor by tensor, straight to where they belong on the devices' mesh.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+import contextlib
+import dataclasses
+import functools
+import json
+import os
+import pathlib
+import shutil
+from typing import Any
 
+import flax.linen as nn
 import flax.traverse_util
+import jax
+import jax.numpy as jnp
 import numpy as np
+import safetensors
+import safetensors.numpy
+import tqdm
 
 from vhop_jax import errors
+from vhop_jax.models import hf_config, hf_names
 from vhop_jax.models import qwen3_vl as qwen3_vl_lib
 from vhop_jax.typing import Params
 
-Read = Callable[[np.ndarray], np.ndarray]
+WEIGHTS = 'model.safetensors'
+INDEX = 'model.safetensors.index.json'
+# As safetensors names them, and NumPy by way of ml_dtypes.
+DTYPES = ('float32', 'bfloat16', 'float16')
+MAX_SHARD_BYTES = 5 * 10**9
+# What goes along with the weights, where a folder has it.
+COMPANIONS = (
+  'added_tokens.json',
+  'chat_template.jinja',
+  'chat_template.json',
+  'generation_config.json',
+  'merges.txt',
+  'preprocessor_config.json',
+  'processor_config.json',
+  'special_tokens_map.json',
+  'tokenizer.json',
+  'tokenizer_config.json',
+  'video_preprocessor_config.json',
+  'vocab.json',
+)
+_FORMAT = {'format': 'pt'}  # transformers wants to read this.
+
+# Returns the sharding of a parameter from its path and shape; None places
+# everything on the default device.
+Shardings = Mapping[str, jax.sharding.Sharding] | None
 
 
-class Rule(NamedTuple):
-  """Says how one of our parameters is made from theirs.
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+  """Is a folder whose files were looked at, but not yet read.
 
   Attributes:
-    name: theirs; `{}` is the number of the layer along our leading axis.
-    read: turns their array into ours (for one layer).
+    folder: where it is.
+    config: sizes.
+    files: by the name of a tensor (as in `hf_names`) its name in the file and
+      the file.
+    has_head: whether there is a language head of its own.
   """
 
-  name: str
-  read: Read
+  folder: pathlib.Path
+  config: qwen3_vl_lib.Qwen3VLConfig
+  files: Mapping[str, tuple[str, pathlib.Path]]
+  has_head: bool
 
 
-def _same(x: np.ndarray) -> np.ndarray:
-  return x
+def read_config(
+  folder: str | os.PathLike[str],
+) -> qwen3_vl_lib.Qwen3VLConfig:
+  """Reads the sizes of the model in a folder.
+
+  Raises:
+    DataError: config.json is missing, damaged, or asks for what is not
+      implemented.
+  """
+  return hf_config.parse(hf_config.read(folder))
 
 
-def _kernel(x: np.ndarray) -> np.ndarray:
-  """Turns torch's [out, in] into [in, out]."""
-  return x.reshape(x.shape[0], -1).T
+def open_checkpoint(folder: str | os.PathLike[str]) -> Checkpoint:
+  """Compares what a folder's files hold with what its config.json says.
+
+  Reads the headers alone.
+
+  Raises:
+    DataError: files are missing or damaged, or tensors are missing, unknown
+      or of another shape; the message has a line for each.
+  """
+  folder = pathlib.Path(folder)
+  config = read_config(folder)
+  found: dict[str, tuple[str, pathlib.Path]] = {}
+  shapes: dict[str, tuple[int, ...]] = {}
+  for path in _list_files(folder):
+    with _open(path) as file:
+      for name in file.keys():  # noqa: SIM118
+        short = name.removeprefix(hf_names.PREFIX)
+        found[short] = name, path
+        shapes[short] = tuple(file.get_slice(name).get_shape())
+  if config.tie_word_embeddings:
+    # Some files repeat the table under this name.
+    found.pop(hf_names.HEAD, None)
+    shapes.pop(hf_names.HEAD, None)
+  has_head = hf_names.HEAD in found
+  _check_tensors(str(folder), shapes, config, has_head)
+  return Checkpoint(folder, config, found, has_head)
 
 
-def _heads_out(heads: int) -> Read:
-  """Splits the outputs of a projection: [heads * h, in] to [in, heads, h]."""
-  return lambda x: _kernel(x).reshape(x.shape[1], heads, -1)
-
-
-def _heads_in(heads: int) -> Read:
-  """Splits the inputs of a projection: [out, heads * h] to [heads, h, out]."""
-  return lambda x: _kernel(x).reshape(heads, -1, x.shape[0])
-
-
-def _third(i: int, then: Read) -> Read:
-  """Takes query (0), key (1) or value (2) out of a fused projection."""
-  return lambda x: then(np.split(x, 3)[i])
-
-
-def make_decoder_table(
+def _check_tensors(
+  where: str,
+  shapes: Mapping[str, tuple[int, ...]],
   config: qwen3_vl_lib.Qwen3VLConfig,
-) -> dict[str, Rule]:
-  """Makes the table of the decoder's parameters, by our path."""
-  decoder = config.decoder
-  layer = 'language_model.layers.{}.'
-  attention = layer + 'self_attn.'
-  q, kv = decoder.num_heads, decoder.num_kv_heads
-  return {
-    'embedding': Rule('language_model.embed_tokens.weight', _same),
-    'final_norm/scale': Rule('language_model.norm.weight', _same),
-    'layers/attention_norm/scale': Rule(
-      layer + 'input_layernorm.weight', _same
-    ),
-    'layers/query/kernel': Rule(attention + 'q_proj.weight', _heads_out(q)),
-    'layers/key/kernel': Rule(attention + 'k_proj.weight', _heads_out(kv)),
-    'layers/value/kernel': Rule(attention + 'v_proj.weight', _heads_out(kv)),
-    'layers/query_norm/scale': Rule(attention + 'q_norm.weight', _same),
-    'layers/key_norm/scale': Rule(attention + 'k_norm.weight', _same),
-    'layers/out/kernel': Rule(attention + 'o_proj.weight', _heads_in(q)),
-    'layers/mlp_norm/scale': Rule(
-      layer + 'post_attention_layernorm.weight', _same
-    ),
-    'layers/gate/kernel': Rule(layer + 'mlp.gate_proj.weight', _kernel),
-    'layers/up/kernel': Rule(layer + 'mlp.up_proj.weight', _kernel),
-    'layers/down/kernel': Rule(layer + 'mlp.down_proj.weight', _kernel),
-  }
-
-
-def make_vision_table(config: qwen3_vl_lib.Qwen3VLConfig) -> dict[str, Rule]:
-  """Makes the table of the vision tower's parameters, by our path."""
-  vision = config.vision
-  heads = vision.num_heads
-  table = {
-    'patch/kernel': Rule('visual.patch_embed.proj.weight', _kernel),
-    'patch/bias': Rule('visual.patch_embed.proj.bias', _same),
-    'position': Rule('visual.pos_embed.weight', _same),
-  }
-
-  def add(
-    ours: str,
-    theirs: str,
-    read: Read = _kernel,
-    read_bias: Read = _same,
-    weight: str = 'kernel',
-  ) -> None:
-    table[f'{ours}/{weight}'] = Rule(f'{theirs}.weight', read)
-    table[f'{ours}/bias'] = Rule(f'{theirs}.bias', read_bias)
-
-  block = 'visual.blocks.{}.'
-  add('layers/attention_norm', block + 'norm1', _same, weight='scale')
-  add('layers/mlp_norm', block + 'norm2', _same, weight='scale')
-  for i, name in enumerate(('query', 'key', 'value')):
-    add(
-      f'layers/{name}',
-      block + 'attn.qkv',
-      _third(i, _heads_out(heads)),
-      _third(i, lambda x: x.reshape(heads, -1)),
+  has_head: bool,
+) -> None:
+  """Compares the tensors of a checkpoint with those that its sizes ask for."""
+  tensors = hf_names.make_tensors(config, with_head=has_head)
+  lines = []
+  for name in sorted(tensors.keys() | shapes.keys()):
+    if name not in shapes:
+      lines.append(f'missing: {name} {list(tensors[name].shape)}')
+    elif name not in tensors:
+      lines.append(f'unknown: {name} {list(shapes[name])}')
+    elif shapes[name] != tensors[name].shape:
+      lines.append(
+        f'misshapen: {name} {list(shapes[name])} instead of'
+        f' {list(tensors[name].shape)}'
+      )
+  if lines:
+    raise errors.DataError(
+      f'{where}: {len(lines)} tensors are not those of its config.json; do its'
+      ' files belong together?',
+      lines,
     )
-  add('layers/out', block + 'attn.proj', _heads_in(heads))
-  add('layers/up', block + 'mlp.linear_fc1')
-  add('layers/down', block + 'mlp.linear_fc2')
-  mergers = {'merger': 'visual.merger.'}
-  if vision.deepstack_layers:
-    mergers['deepstack'] = 'visual.deepstack_merger_list.{}.'
-  for ours, theirs in mergers.items():
-    add(f'{ours}/norm', theirs + 'norm', _same, weight='scale')
-    add(f'{ours}/up', theirs + 'linear_fc1')
-    add(f'{ours}/down', theirs + 'linear_fc2')
-  return table
+
+
+def load_params(
+  folder: str | os.PathLike[str],
+  *,
+  dtype: Any = None,
+  shardings: Shardings = None,
+  progress: bool = False,
+) -> Params:
+  """Reads the parameters of a folder, each straight to its place.
+
+  On the host there is at any time no more than the part of one parameter that
+  a device gets.
+
+  Args:
+    folder: of a Qwen3-VL model.
+    dtype: of the parameters; None keeps that of the file.
+    shardings: by path, e.g. 'decoder/layers/query/kernel'; None takes the
+      default device.
+    progress: whether to show a bar.
+
+  Returns:
+    `{'vision': ..., 'decoder': ...}` for `qwen3_vl.Qwen3VL`, and 'head' if the
+    model has a language head of its own.
+
+  Raises:
+    DataError: see `open_checkpoint`; nothing is read then.
+  """
+  checkpoint = open_checkpoint(folder)
+  with contextlib.ExitStack() as stack:
+    opened = {
+      path: stack.enter_context(_open(path))
+      for path in sorted({path for _, path in checkpoint.files.values()})
+    }
+
+    def read(name: str) -> np.ndarray:
+      in_file, path = checkpoint.files[name]
+      try:
+        tensor: np.ndarray = opened[path].get_tensor(in_file)
+      except (safetensors.SafetensorError, OSError, ValueError) as error:
+        raise _make_damage(path, error) from error
+      return tensor
+
+    return _make_params(
+      checkpoint.config,
+      checkpoint.has_head,
+      read,
+      dtype=dtype,
+      shardings=shardings,
+      progress=progress,
+    )
 
 
 def convert(
   state_dict: Mapping[str, Any], config: qwen3_vl_lib.Qwen3VLConfig
 ) -> Params:
-  """Converts a state dict in memory.
+  """Converts a state dict in memory, to float32.
 
   Args:
     state_dict: name to array (anything `np.asarray` takes), with or without
-      the prefix `model.`; `lm_head` is not ours and is left out.
-    config: the sizes of the checkpoint.
+      the prefix `model.`.
+    config: the sizes of the model.
 
   Returns:
-    The parameters of `Qwen3VL`, float32 NumPy arrays: pass them to `apply` as
-    `{'params': ...}`.
+    As `load_params` does.
 
   Raises:
-    DataError: if a weight is missing, or there is one that we do not know.
+    DataError: a tensor is missing, unknown or misshapen.
   """
-  weights = {name.removeprefix('model.'): x for name, x in state_dict.items()}
-  used = {name for name in weights if name.startswith('lm_head')}
+  weights = {n.removeprefix(hf_names.PREFIX): x for n, x in state_dict.items()}
+  if config.tie_word_embeddings:
+    weights.pop(hf_names.HEAD, None)
+  has_head = hf_names.HEAD in weights
+  shapes = {name: tuple(x.shape) for name, x in weights.items()}
+  _check_tensors('the state dict', shapes, config, has_head)
+  return _make_params(
+    config,
+    has_head,
+    lambda name: np.asarray(weights[name], np.float32),
+    dtype=np.float32,
+    shardings=None,
+    progress=False,
+  )
 
-  def read(rule: Rule, *layer: int) -> np.ndarray:
-    name = rule.name.format(*layer)
-    if name not in weights:
-      raise errors.DataError(
-        f'the checkpoint lacks {name!r}: do its files and config.json belong '
-        'together?'
-      )
-    used.add(name)
-    return rule.read(np.asarray(weights[name], np.float32))
 
-  counts = {
-    'decoder/layers': config.decoder.num_layers,
-    'vision/layers': config.vision.num_layers,
-    'vision/deepstack': len(config.vision.deepstack_layers),
-  }
-  params = {}
-  for part, table in (
-    ('decoder', make_decoder_table(config)),
-    ('vision', make_vision_table(config)),
-  ):
-    for path, rule in table.items():
-      stacked = counts.get(f'{part}/{path.split("/")[0]}')
-      if stacked is None:
-        x = read(rule)
-      else:
-        x = np.stack([read(rule, layer) for layer in range(stacked)])
-      params[f'{part}/{path}'] = x
-  if unknown := sorted(set(weights) - used):
-    raise errors.DataError(
-      f'the checkpoint has {len(unknown)} weights that this model does not, '
-      f'{unknown[0]!r} first: do its files and config.json belong together?'
+def _make_params(
+  config: qwen3_vl_lib.Qwen3VLConfig,
+  has_head: bool,
+  read: Any,
+  *,
+  dtype: Any,
+  shardings: Shardings,
+  progress: bool,
+) -> Params:
+  """Makes our parameters one after the other, from tensors by name."""
+  tensors = hf_names.make_tensors(config, with_head=has_head)
+  slots: dict[str, list[tuple[str, hf_names.Slot]]] = {}
+  for name, tensor in tensors.items():
+    for slot in tensor.slots:
+      slots.setdefault(slot.path, []).append((name, slot))
+  shapes = hf_names.find_shapes(config, with_head=has_head)
+  flat = {}
+  for path in tqdm.tqdm(sorted(slots), 'reading', disable=not progress):
+    several = slots[path]
+    sharding = (shardings or {}).get(path)
+    if sharding is None:
+      sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+
+    shape = shapes[path].shape
+    get_part = functools.partial(_read_part, several, shape, read, dtype)
+    flat[path] = jax.make_array_from_callback(shape, sharding, get_part)
+  params: Params = flax.traverse_util.unflatten_dict(flat, sep='/')
+  return params
+
+
+def _read_part(
+  slots: list[tuple[str, hf_names.Slot]],
+  shape: tuple[int, ...],
+  read: Any,
+  dtype: Any,
+  index: tuple[slice, ...] | None,
+) -> np.ndarray:
+  """Reads what a device holds of one parameter."""
+  index = index or (slice(None),) * len(shape)
+  if slots[0][1].layer is None:
+    ((name, slot),) = slots
+    part = slot.read(read(name))[index]
+    return np.ascontiguousarray(part, part.dtype if dtype is None else dtype)
+  layers = range(shape[0])[index[0]]
+  by_layer = {slot.layer: (name, slot) for name, slot in slots}
+  whole = None
+  for number, layer in enumerate(layers):
+    name, slot = by_layer[layer]
+    part = slot.read(read(name))[index[1:]]
+    if whole is None:
+      kind = part.dtype if dtype is None else dtype
+      whole = np.empty((len(layers), *part.shape), kind)
+    whole[number] = part
+  assert whole is not None  # No device holds an empty part.
+  return whole
+
+
+def save_folder(
+  folder: str | os.PathLike[str],
+  params: Params,
+  config: qwen3_vl_lib.Qwen3VLConfig,
+  *,
+  source: str | os.PathLike[str] | None = None,
+  dtype: Any = None,
+  max_shard_bytes: int = MAX_SHARD_BYTES,
+  progress: bool = False,
+) -> pathlib.Path:
+  """Writes a folder that transformers loads, whole or not at all.
+
+  Args:
+    folder: must not exist.
+    params: as `load_params` gives, on any number of devices.
+    config: their sizes.
+    source: folder that the files of tokenizer and image processor, and the
+      rest of config.json, are taken from.
+    dtype: of the weights; None keeps that of the parameters.
+    max_shard_bytes: a file is begun anew before it exceeds this.
+    progress: whether to show a bar.
+
+  Returns:
+    The folder.
+
+  Raises:
+    UsageError: the folder exists, or a shard would hold no tensor.
+    DataError: the parameters are not those of `config`.
+  """
+  folder = pathlib.Path(folder)
+  if folder.exists():
+    raise errors.UsageError(f'{folder} exists: choose another folder')
+  flat: dict[str, Any] = flax.traverse_util.flatten_dict(
+    nn.meta.unbox(params), sep='/'
+  )
+  has_head = any(path.startswith('head/') for path in flat)
+  _check_params(flat, config, has_head)
+  kind = jnp.dtype(dtype or flat['decoder/embedding'].dtype)
+  errors.check_choice('dtype', kind.name, DTYPES)
+  tensors = hf_names.make_tensors(config, with_head=has_head)
+  shards = _plan_shards(tensors, kind.itemsize, max_shard_bytes)
+  names = [WEIGHTS]
+  if len(shards) > 1:
+    names = [
+      f'model-{i:05d}-of-{len(shards):05d}.safetensors'
+      for i in range(1, len(shards) + 1)
+    ]
+  part = folder.with_name(folder.name + '.part')
+  shutil.rmtree(part, ignore_errors=True)
+  part.mkdir(parents=True)
+  bar = tqdm.tqdm(
+    total=sum(map(len, shards)), desc='writing', disable=not progress
+  )
+  weight_map: dict[str, str] = {}
+  with bar:
+    for file_name, shard in zip(names, shards, strict=True):
+      arrays = {}
+      for name in shard:
+        slots = tensors[name].slots
+        pieces = [np.asarray(_take(flat[s.path], s.layer), kind) for s in slots]
+        arrays[_full_name(name)] = tensors[name].write(pieces)
+        bar.update()
+      safetensors.numpy.save_file(arrays, part / file_name, metadata=_FORMAT)
+      weight_map |= dict.fromkeys(arrays, file_name)
+  if len(shards) > 1:
+    total = kind.itemsize * sum(
+      int(np.prod(tensor.shape)) for tensor in tensors.values()
     )
-  return flax.traverse_util.unflatten_dict(params, sep='/')
+    _write_json(
+      part / INDEX,
+      {'metadata': {'total_size': total}, 'weight_map': weight_map},
+    )
+  content = hf_config.make(config, kind.name)
+  if source is not None:
+    content = hf_config.update(hf_config.read(source), kind.name)
+    for name in COMPANIONS:
+      if (pathlib.Path(source) / name).is_file():
+        shutil.copyfile(pathlib.Path(source) / name, part / name)
+  _write_json(part / hf_config.FILE, content)
+  os.replace(part, folder)
+  return folder
+
+
+def _take(x: Any, layer: int | None) -> np.ndarray:
+  """Returns a layer of a parameter, from whatever devices, on the host."""
+  return np.asarray(jax.device_get(x if layer is None else x[layer]))
+
+
+def _full_name(name: str) -> str:
+  return name if name == hf_names.HEAD else hf_names.PREFIX + name
+
+
+def _check_params(
+  flat: Mapping[str, Any], config: qwen3_vl_lib.Qwen3VLConfig, has_head: bool
+) -> None:
+  wanted = hf_names.find_shapes(config, with_head=has_head)
+  for path in sorted(flat.keys() | wanted.keys()):
+    shapes = [
+      list(tree[path].shape) if path in tree else 'none'
+      for tree in (flat, wanted)
+    ]
+    if shapes[0] != shapes[1]:
+      raise errors.DataError(
+        f'parameter {path} has shape {shapes[0]}, not {shapes[1]} as the sizes'
+        ' say: do parameters and config belong together?'
+      )
+
+
+def _plan_shards(
+  tensors: Mapping[str, hf_names.Tensor], itemsize: int, max_bytes: int
+) -> list[list[str]]:
+  """Deals the tensors' names out to files, in the order of the names."""
+  if max_bytes < 1:
+    raise errors.UsageError(
+      f'max_shard_bytes={max_bytes} must be positive: raise it'
+    )
+  shards: list[list[str]] = [[]]
+  filled = 0
+  for name in sorted(tensors, key=_natural):
+    size = itemsize * int(np.prod(tensors[name].shape))
+    if shards[-1] and filled + size > max_bytes:
+      shards.append([])
+      filled = 0
+    shards[-1].append(name)
+    filled += size
+  return shards
+
+
+def _natural(name: str) -> list[tuple[bool, int, str]]:
+  """Orders layer 10 after layer 9."""
+  return [
+    (part.isdigit(), int(part) if part.isdigit() else 0, part)
+    for part in name.split('.')
+  ]
+
+
+def _list_files(folder: pathlib.Path) -> list[pathlib.Path]:
+  """Returns the files of the weights."""
+  index = folder / INDEX
+  if not index.is_file():
+    path = folder / WEIGHTS
+    if not path.is_file():
+      raise errors.DataError(
+        f'{folder} has neither {WEIGHTS} nor {INDEX}: fetch the whole model'
+      )
+    return [path]
+  try:
+    names = set(
+      json.loads(index.read_text(encoding='utf-8'))['weight_map'].values()
+    )
+  except (OSError, ValueError, KeyError, AttributeError) as error:
+    raise errors.DataError(
+      f'{index} is damaged ({error!r}): fetch it anew'
+    ) from error
+  missing = sorted(name for name in names if not (folder / name).is_file())
+  if missing:
+    raise errors.DataError(
+      f'{folder} lacks {", ".join(missing)}, which {INDEX} names: fetch the'
+      ' whole model'
+    )
+  return [folder / name for name in sorted(names)]
+
+
+def _open(path: pathlib.Path) -> Any:
+  try:
+    return safetensors.safe_open(path, framework='numpy')
+  except (safetensors.SafetensorError, OSError) as error:
+    raise _make_damage(path, error) from error
+
+
+def _make_damage(path: pathlib.Path, error: Exception) -> errors.DataError:
+  return errors.DataError(f'{path} is damaged ({error}): fetch it anew')
+
+
+def _write_json(path: pathlib.Path, content: Any) -> None:
+  path.write_text(
+    json.dumps(content, indent=2, sort_keys=True) + '\n', encoding='utf-8'
+  )
+
+
+def convert_folder(
+  source: str | os.PathLike[str],
+  out: str | os.PathLike[str],
+  *,
+  dtype: str = '',
+  max_shard_bytes: int = MAX_SHARD_BYTES,
+) -> str:
+  """Writes the model of one folder to another; says what was written.
+
+  Args:
+    source: of a Qwen3-VL model.
+    out: must not exist.
+    dtype: one of `DTYPES`; '' keeps that of the source.
+    max_shard_bytes: see `save_folder`.
+
+  Raises:
+    UsageError: `out` exists, or a setting is out of its range.
+    DataError: see `open_checkpoint`.
+  """
+  if dtype:
+    errors.check_choice('dtype', dtype, DTYPES)
+  if pathlib.Path(out).exists():
+    raise errors.UsageError(f'{out} exists: choose another folder')
+  params = load_params(source, progress=True)
+  save_folder(
+    out,
+    params,
+    read_config(source),
+    source=source,
+    dtype=dtype or None,
+    max_shard_bytes=max_shard_bytes,
+    progress=True,
+  )
+  leaves = jax.tree.leaves(params)
+  count = sum(leaf.size for leaf in leaves)
+  files = sorted(pathlib.Path(out).glob('*.safetensors'))
+  size = sum(path.stat().st_size for path in files)
+  return (
+    f'wrote {count:,} parameters ({dtype or leaves[0].dtype}, {size / 1e9:.3g}'
+    f' GB in {len(files)} files) to {out}; missing, unknown or misshapen'
+    ' tensors: none'
+  )

@@ -1,8 +1,6 @@
-"""Qwen3-VL without its language-model head: tokens and patches to states."""
+"""Qwen3-VL: tokens and patches to hidden states, and to logits of words."""
 
-from collections.abc import Mapping
 import dataclasses
-from typing import Any
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -21,11 +19,13 @@ class Qwen3VLConfig:
     vision: the vision tower's sizes.
     decoder: the decoder's sizes.
     image_token_id: the token that stands for a visual token.
+    tie_word_embeddings: whether the language head is the embedding table.
   """
 
   vision: vision_lib.VisionConfig
   decoder: decoder_lib.DecoderConfig
   image_token_id: int = 151655
+  tie_word_embeddings: bool = True
 
   def __post_init__(self) -> None:
     if self.vision.out_size != self.decoder.hidden_size:
@@ -38,83 +38,6 @@ class Qwen3VLConfig:
         f'{len(self.vision.deepstack_layers)} DeepStack features need as many '
         f'decoder layers, and there are {self.decoder.num_layers}'
       )
-
-  @classmethod
-  def from_hf_dict(cls, config: Mapping[str, Any]) -> 'Qwen3VLConfig':
-    """Reads the content of a Hugging Face `config.json`.
-
-    Args:
-      config: the parsed file, with `text_config` and `vision_config`.
-
-    Returns:
-      The sizes.
-
-    Raises:
-      DataError: if a field is missing or names something not implemented.
-    """
-    try:
-      return _read_hf_dict(cls, config)
-    except KeyError as error:
-      raise errors.DataError(
-        f'config.json lacks {error.args[0]!r}: is it that of a Qwen3-VL model?'
-      ) from error
-
-
-def _read_hf_dict(
-  cls: type[Qwen3VLConfig], config: Mapping[str, Any]
-) -> Qwen3VLConfig:
-  """Reads the fields; a missing one is a KeyError."""
-  text, vision = config['text_config'], config['vision_config']
-  # transformers 5 writes `rope_parameters`, the released files have
-  # `rope_scaling` beside `rope_theta`.
-  rope = text.get('rope_parameters') or {
-    'rope_theta': text['rope_theta'],
-    **(text.get('rope_scaling') or {}),
-  }
-  for name, value, known in (
-    ('text hidden_act', text.get('hidden_act', 'silu'), 'silu'),
-    ('text attention_bias', text.get('attention_bias', False), False),
-    ('text rope_type', rope.get('rope_type', 'default'), 'default'),
-    ('text mrope_interleaved', rope.get('mrope_interleaved', True), True),
-    (
-      'vision hidden_act',
-      vision.get('hidden_act', 'gelu_pytorch_tanh'),
-      'gelu_pytorch_tanh',
-    ),
-    ('vision in_channels', vision.get('in_channels', 3), 3),
-  ):
-    if value != known:
-      raise errors.DataError(
-        f'config.json: {name}={value!r} is not implemented, only {known!r}'
-      )
-  grid_side = int(vision['num_position_embeddings'] ** 0.5)
-  return cls(
-    vision=vision_lib.VisionConfig(
-      hidden_size=vision['hidden_size'],
-      num_layers=vision['depth'],
-      num_heads=vision['num_heads'],
-      mlp_size=vision['intermediate_size'],
-      out_size=vision['out_hidden_size'],
-      deepstack_layers=tuple(vision['deepstack_visual_indexes']),
-      patch_size=vision['patch_size'],
-      temporal_patch_size=vision['temporal_patch_size'],
-      merge_size=vision['spatial_merge_size'],
-      grid_side=grid_side,
-    ),
-    decoder=decoder_lib.DecoderConfig(
-      vocab_size=text['vocab_size'],
-      hidden_size=text['hidden_size'],
-      num_layers=text['num_hidden_layers'],
-      num_heads=text['num_attention_heads'],
-      num_kv_heads=text['num_key_value_heads'],
-      head_dim=text['head_dim'],
-      mlp_size=text['intermediate_size'],
-      rope_theta=float(rope['rope_theta']),
-      mrope_section=tuple(rope.get('mrope_section', (24, 20, 20))),
-      rms_norm_eps=text['rms_norm_eps'],
-    ),
-    image_token_id=config['image_token_id'],
-  )
 
 
 @typed
@@ -211,3 +134,33 @@ class Qwen3VL(nn.Module):
       if not deepstack.shape[0]:
         deepstack = None
     return self.decoder(x, positions, mask, cache=cache, deepstack=deepstack)
+
+
+class Qwen3VLForConditionalGeneration(Qwen3VL):
+  """The model with its language head.
+
+  Parameters: those of `Qwen3VL` and, unless the embeddings are tied, `head`
+  with `kernel` [embed, vocab].
+  """
+
+  def setup(self) -> None:
+    """Declares the model and the head."""
+    super().setup()
+    decoder = self.config.decoder
+    if not self.config.tie_word_embeddings:
+      self.head = decoder_lib.Linear(
+        ((decoder.hidden_size, 'embed'),),
+        ((decoder.vocab_size, 'vocab'),),
+        self.dtype,
+      )
+
+  def compute_logits(
+    self, hidden: Float[Array, '*rows D']
+  ) -> Float[Array, '*rows V']:
+    """Returns the logits of the next token, in float32."""
+    if not self.config.tie_word_embeddings:
+      return self.head(hidden).astype(jnp.float32)
+    flat = hidden.reshape(-1, hidden.shape[-1])
+    table = self.decoder.embedding.astype(self.dtype)
+    logits = jnp.matmul(flat, table.T, preferred_element_type=jnp.float32)
+    return logits.reshape(*hidden.shape[:-1], -1)

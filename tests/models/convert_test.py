@@ -1,0 +1,258 @@
+"""Tests folders of weights: what is read is what was written, or an error."""
+
+import dataclasses
+import json
+import shutil
+import tracemalloc
+
+from flax import traverse_util
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from tests import command
+from vhop_jax import errors
+from vhop_jax.models import convert, hf_config, hf_names
+from vhop_jax.train import sharding
+
+CONFIG = dataclasses.replace(
+  hf_config.SIZES['tiny'],
+  decoder=dataclasses.replace(hf_config.SIZES['tiny'].decoder, vocab_size=96),
+  image_token_id=90,
+)
+UNTIED = dataclasses.replace(CONFIG, tie_word_embeddings=False)
+
+
+def make_params(config, *, with_head=False, dtype=np.float32, seed=0):
+  rng = np.random.default_rng(seed)
+  shapes = hf_names.find_shapes(config, with_head=with_head)
+  return traverse_util.unflatten_dict(
+    {
+      path: rng.normal(size=shapes[path].shape).astype(dtype)
+      for path in sorted(shapes)
+    },
+    sep='/',
+  )
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+  """Returns a folder of several files; nothing may be written into it."""
+  out = tmp_path_factory.mktemp('hf') / 'model'
+  return convert.save_folder(
+    out, make_params(CONFIG), CONFIG, max_shard_bytes=100_000
+  )
+
+
+def assert_same(a, b):
+  a, b = (traverse_util.flatten_dict(tree, sep='/') for tree in (a, b))
+  assert a.keys() == b.keys()
+  for path in a:
+    assert a[path].dtype == b[path].dtype, path
+    # Bit for bit, so that NaN would do too.
+    assert np.asarray(a[path]).tobytes() == np.asarray(b[path]).tobytes(), path
+
+
+@pytest.mark.parametrize('dtype', [np.float32, ml_dtypes.bfloat16])
+@pytest.mark.parametrize(('config', 'head'), [(CONFIG, False), (UNTIED, True)])
+def test_round_trip_is_bit_exact(tmp_path, dtype, config, head):
+  params = make_params(config, with_head=head, dtype=dtype)
+  convert.save_folder(tmp_path / 'a', params, config, max_shard_bytes=50_000)
+  assert convert.read_config(tmp_path / 'a') == config
+  assert_same(convert.load_params(tmp_path / 'a'), params)
+  convert.save_folder(tmp_path / 'b', params, config)
+  assert [p.name for p in sorted((tmp_path / 'b').iterdir())] == [
+    'config.json',
+    'model.safetensors',
+  ]
+  assert_same(convert.load_params(tmp_path / 'b'), params)
+
+
+def test_no_file_exceeds_the_limit_and_all_are_in_the_index(folder):
+  index = json.loads((folder / 'model.safetensors.index.json').read_text())
+  files = sorted(folder.glob('*.safetensors'))
+  assert len(files) > 3
+  total = 0
+  for path in files:
+    tensors = safetensors.numpy.load_file(path)
+    size = sum(x.nbytes for x in tensors.values())
+    assert size <= 100_000 or len(tensors) == 1
+    total += size
+    assert {index['weight_map'][name] for name in tensors} == {path.name}
+  assert index['metadata']['total_size'] == total
+
+
+def test_parameters_may_change_their_dtype(folder):
+  params = convert.load_params(folder, dtype=jnp.bfloat16)
+  expected = jax.tree.map(
+    lambda x: x.astype(ml_dtypes.bfloat16), make_params(CONFIG)
+  )
+  assert_same(params, expected)
+
+
+def test_parameters_go_straight_to_their_devices(folder, tmp_path):
+  mesh = sharding.make_mesh(data=2, fsdp=2, tensor=2)
+  boxed = hf_names.find_boxed_shapes(CONFIG, with_head=False)
+  axes = sharding.compute_logical_axes(boxed)
+  shapes = traverse_util.unflatten_dict(
+    hf_names.find_shapes(CONFIG, with_head=False), sep='/'
+  )
+  shardings = traverse_util.flatten_dict(
+    sharding.make_param_shardings(shapes, axes, mesh), sep='/'
+  )
+  params = convert.load_params(folder, shardings=shardings)
+  query = params['decoder']['layers']['query']['kernel']
+  # [layers, embed, heads, head_dim]: embed over fsdp, heads over tensor.
+  assert query.shape == (2, 64, 4, 16)
+  assert {s.data.shape for s in query.addressable_shards} == {(2, 32, 2, 16)}
+  expected = make_params(CONFIG)
+  assert_same(jax.device_get(params), expected)
+  convert.save_folder(tmp_path / 'again', params, CONFIG)
+  assert_same(convert.load_params(tmp_path / 'again'), expected)
+
+
+def test_host_holds_one_parameter_beside_the_placed_ones(tmp_path):
+  wide = dataclasses.replace(
+    CONFIG,
+    decoder=dataclasses.replace(CONFIG.decoder, vocab_size=20_000),
+  )
+  params = make_params(wide)
+  convert.save_folder(tmp_path / 'wide', params, wide)
+  (file,) = (tmp_path / 'wide').glob('*.safetensors')
+  placed = sum(x.nbytes for x in jax.tree.leaves(params))
+  del params
+  tracemalloc.start()
+  try:
+    loaded = convert.load_params(tmp_path / 'wide')
+    jax.block_until_ready(loaded)
+    _, peak = tracemalloc.get_traced_memory()
+  finally:
+    tracemalloc.stop()
+  # NumPy's memory is traced; that of a device may be the same or another.
+  assert peak < 1.3 * file.stat().st_size + placed
+
+
+def break_file(folder, change):
+  """Changes the tensors of the folder's first file."""
+  path = min(folder.glob('*.safetensors'))
+  tensors = safetensors.numpy.load_file(path)
+  change(tensors)
+  safetensors.numpy.save_file(tensors, path, metadata={'format': 'pt'})
+
+
+def test_every_wrong_tensor_has_a_line(folder, tmp_path):
+  broken = tmp_path / 'broken'
+  shutil.copytree(folder, broken)
+  names = []
+
+  def change(tensors):
+    first, second, *_ = sorted(tensors)
+    names.extend((first, second))
+    del tensors[first]
+    tensors[second] = tensors[second][:1]
+    tensors['model.visual.extra'] = np.zeros(3, np.float32)
+
+  break_file(broken, change)
+  with pytest.raises(errors.DataError, match='3 tensors are not') as caught:
+    convert.load_params(broken)
+  first, second = (name.removeprefix('model.') for name in names)
+  assert sorted(line.split(' [')[0] for line in caught.value.details) == [
+    f'misshapen: {second}',
+    f'missing: {first}',
+    'unknown: visual.extra',
+  ]
+
+
+@pytest.mark.parametrize(
+  ('damage', 'words'),
+  [
+    (lambda path: path.write_bytes(path.read_bytes()[:-9]), 'is damaged'),
+    (lambda path: path.write_bytes(b''), 'is damaged'),
+    (lambda path: path.unlink(), 'lacks model-00001'),
+    (
+      lambda path: (path.parent / 'model.safetensors.index.json').unlink(),
+      'neither model.safetensors nor',
+    ),
+    (
+      lambda path: (path.parent / 'model.safetensors.index.json').write_text(
+        '{}'
+      ),
+      'index.json is damaged',
+    ),
+    (lambda path: (path.parent / 'config.json').unlink(), 'no config.json'),
+  ],
+)
+def test_damaged_folders_are_refused(folder, tmp_path, damage, words):
+  broken = tmp_path / 'broken'
+  shutil.copytree(folder, broken)
+  damage(min(broken.glob('*.safetensors')))
+  with pytest.raises(errors.DataError, match=words):
+    convert.load_params(broken)
+
+
+def test_repeated_table_of_a_tied_model_is_left_out(folder, tmp_path):
+  repeated = tmp_path / 'repeated'
+  shutil.copytree(folder, repeated)
+  break_file(repeated, lambda t: t.update({'lm_head.weight': np.zeros((1, 1))}))
+  assert_same(convert.load_params(repeated), make_params(CONFIG))
+
+
+def test_folder_that_is_there_is_not_touched(folder):
+  before = sorted((p.name, p.stat().st_mtime_ns) for p in folder.iterdir())
+  with pytest.raises(errors.UsageError, match='exists'):
+    convert.save_folder(folder, make_params(CONFIG), CONFIG)
+  after = sorted((p.name, p.stat().st_mtime_ns) for p in folder.iterdir())
+  assert after == before
+
+
+def test_parameters_of_another_size_are_not_written(tmp_path):
+  other = dataclasses.replace(
+    CONFIG, decoder=dataclasses.replace(CONFIG.decoder, vocab_size=97)
+  )
+  with pytest.raises(errors.DataError, match=r'decoder/embedding has shape'):
+    convert.save_folder(tmp_path / 'out', make_params(CONFIG), other)
+  assert not list(tmp_path.iterdir())
+
+
+def test_state_dict_in_memory_is_the_same(folder):
+  weights = {}
+  for path in folder.glob('*.safetensors'):
+    weights |= safetensors.numpy.load_file(path)
+  assert_same(convert.convert(weights, CONFIG), convert.load_params(folder))
+  weights['visual.extra'] = np.zeros(1)
+  with pytest.raises(errors.DataError, match='unknown: visual.extra'):
+    convert.convert(weights, CONFIG)
+
+
+def test_command_writes_another_dtype_and_takes_the_tokenizer_along(
+  folder, tmp_path, capsys
+):
+  source = tmp_path / 'source'
+  shutil.copytree(folder, source)
+  (source / 'tokenizer.json').write_text('{"a": 1}')
+  (source / 'notes.txt').write_text('not for others')
+  out = tmp_path / 'out'
+  arguments = ['convert', source, f'--out={out}', '--dtype=bfloat16']
+  code, printed, _ = command.run_vhop(capsys, *arguments)
+  assert code == 0
+  count = sum(x.size for x in jax.tree.leaves(make_params(CONFIG)))
+  assert f'wrote {count:,} parameters (bfloat16' in printed
+  assert sorted(p.name for p in out.iterdir()) == [
+    'config.json',
+    'model.safetensors',
+    'tokenizer.json',
+  ]
+  assert (out / 'tokenizer.json').read_text() == '{"a": 1}'
+  assert json.loads((out / 'config.json').read_text())['dtype'] == 'bfloat16'
+  assert_same(
+    convert.load_params(out), convert.load_params(folder, dtype=jnp.bfloat16)
+  )
+  code, _, error = command.run_vhop(capsys, *arguments)
+  assert (code, 'exists' in error) == (2, True)
+  code, _, error = command.run_vhop(
+    capsys, 'convert', source, '--out=x', '--dtype=int8'
+  )
+  assert (code, 'choose float32' in error) == (2, True)
