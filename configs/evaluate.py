@@ -14,6 +14,10 @@ def get_config(arg=None):
   config.title = 'VHOP-Router on worlds it never saw'
   config.seed = 0
   config.embedder = 'tiny'
+  # Of a Hugging Face folder of Qwen3-VL as the embedder, else not read.
+  config.backbone = dict(
+    width_px=224, height_px=160, dtype='float32', remat='none'
+  )
   # A router.safetensors of each stage of training; '' leaves the stage out,
   # and without any the baselines are measured alone.
   config.routers = dict(

@@ -16,6 +16,10 @@ def get_config(arg=None):
   config.stage = 'reinforce'
   config.seed = 0
   config.embedder = 'tiny'
+  # Of a Hugging Face folder of Qwen3-VL as the embedder, else not read.
+  config.backbone = dict(
+    width_px=224, height_px=160, dtype='float32', remat='none'
+  )
   # What training starts from, and was made with the same embedder.
   config.router = 'runs/imitation/router.safetensors'
   config.worlds = 'runs/worlds/rl_*'

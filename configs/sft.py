@@ -28,6 +28,10 @@ def get_config(arg=None):
   config.seed = 0
   # 'tiny' is the model in the package; or the path of a parameter file.
   config.embedder = 'tiny'
+  # Of a Hugging Face folder of Qwen3-VL as the embedder, else not read.
+  config.backbone = dict(
+    width_px=224, height_px=160, dtype='float32', remat='none'
+  )
   # A pattern; the training worlds must share nothing with the others.
   config.worlds = 'runs/worlds/sft_*'
   if arg == 'paper':
@@ -58,6 +62,13 @@ def get_config(arg=None):
     config.mirror = False
     config.data.update(reword=False, walk_frac=0.0)
   config.temperature = 0.05
+  # Adapters on a shared frozen text encoder; rank 0: none, all is trained.
+  config.lora = dict(
+    rank=0,
+    alpha=32.0,
+    dropout=0.0,
+    modules=('query', 'key', 'value', 'up', 'gate', 'down'),
+  )
   # What a state sees: all that came before ('history'), or the 'stack'.
   config.view = 'stack'
   # What the backtrack gate reads: 'evidence', the 'state', or 'both'.

@@ -14,6 +14,7 @@ import pytest
 import safetensors.numpy
 
 from tests import command
+from tests.models.qwen3_vl_folder import make_params
 from vhop_jax import errors
 from vhop_jax.models import convert, hf_config, hf_names
 from vhop_jax.train import sharding
@@ -24,18 +25,6 @@ CONFIG = dataclasses.replace(
   image_token_id=90,
 )
 UNTIED = dataclasses.replace(CONFIG, tie_word_embeddings=False)
-
-
-def make_params(config, *, with_head=False, dtype=np.float32, seed=0):
-  rng = np.random.default_rng(seed)
-  shapes = hf_names.find_shapes(config, with_head=with_head)
-  return traverse_util.unflatten_dict(
-    {
-      path: rng.normal(size=shapes[path].shape).astype(dtype)
-      for path in sorted(shapes)
-    },
-    sep='/',
-  )
 
 
 @pytest.fixture(scope='module')

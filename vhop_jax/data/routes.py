@@ -99,7 +99,7 @@ class RouteSet:
   """
 
   routes: tuple[Route, ...]
-  visual: Float[ndarray, 'N M D']
+  visual: Float[ndarray, 'N M packed']
   walks: Mapping[int, tuple[Route, ...]] = dataclasses.field(
     default_factory=dict
   )
@@ -468,7 +468,7 @@ class _Sizes:
 
 def _join(
   batch: Sequence[_Demonstration],
-  visual: Float[ndarray, 'N M D'],
+  visual: Float[ndarray, 'N M packed'],
   maker: sequence_lib.SequenceMaker,
   sizes: _Sizes,
 ) -> dict[str, np.ndarray]:

@@ -45,7 +45,7 @@ def start(
   params: Params,
   prefix: sequence_lib.Sequence,
   segment: sequence_lib.Sequence,
-  query_visual: Float[Array, 'B M D'],
+  query_visual: Float[Array, 'B M packed'],
   *,
   num_images: int,
   budget: int,
@@ -62,7 +62,7 @@ def start(
     budget: T, decisions.
   """
   router = module.apply(
-    {'params': params},
+    router_lib.make_variables(params),
     prefix,
     segment,
     query_visual,
@@ -77,7 +77,7 @@ def make_policy(
   module: router_lib.Router,
   params: Params,
   segment: sequence_lib.Sequence,
-  gallery_visual: Float[Array | np.ndarray, 'N M D'],
+  gallery_visual: Float[Array | np.ndarray, 'N M packed'],
   gallery: Float[Array | np.ndarray, 'N D'],
 ) -> policy_lib.Policy:
   """Makes the policy; its context is a `Context`.
@@ -90,9 +90,10 @@ def make_policy(
     gallery: embeddings of the gallery, of length 1.
   """
   gallery_visual, gallery = jnp.asarray(gallery_visual), jnp.asarray(gallery)
+  variables = router_lib.make_variables(params)
 
   def apply(*args: Any, method: str) -> Any:
-    return module.apply({'params': params}, *args, method=method)
+    return module.apply(variables, *args, method=method)
 
   def score(context: Context, state: state_lib.State) -> policy_lib.Scores:
     encoded = context.router.state
@@ -156,7 +157,7 @@ def _start(
   prefix: sequence_lib.Sequence,
   segment: sequence_lib.Sequence,
   query_index: Int[Array | np.ndarray, 'B'],
-  gallery_visual: Float[Array | np.ndarray, 'N M D'],
+  gallery_visual: Float[Array | np.ndarray, 'N M packed'],
   gallery: Float[Array | np.ndarray, 'N D'],
   *,
   budget: int,
@@ -187,7 +188,7 @@ def route(
   prefix: sequence_lib.Sequence,
   segment: sequence_lib.Sequence,
   query_index: Int[Array | np.ndarray, 'B'],
-  gallery_visual: Float[Array | np.ndarray, 'N M D'],
+  gallery_visual: Float[Array | np.ndarray, 'N M packed'],
   gallery: Float[Array | np.ndarray, 'N D'],
   rng: Array,
   *,
@@ -243,7 +244,7 @@ def search(
   prefix: sequence_lib.Sequence,
   segment: sequence_lib.Sequence,
   query_index: Int[Array | np.ndarray, 'B'],
-  gallery_visual: Float[Array | np.ndarray, 'N M D'],
+  gallery_visual: Float[Array | np.ndarray, 'N M packed'],
   gallery: Float[Array | np.ndarray, 'N D'],
   *,
   longest: int,

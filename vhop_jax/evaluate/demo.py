@@ -27,7 +27,8 @@ def answer_query(
     out: the picture, a PNG file.
     query_id: of the world; None takes its first.
     router_name: 'tiny' for the one in this package, or a file.
-    embedder_name: that it was trained from, likewise.
+    embedder_name: that it was trained from, likewise, or a Hugging Face
+      folder of Qwen3-VL.
     budget: decisions it may take.
 
   Returns:
@@ -37,7 +38,9 @@ def answer_query(
     UsageError: the world has no such query, or the router has no gates.
     DataError: a file is missing or damaged, or the world has no chains.
   """
-  embedder = pretrained.load_embedder(embedder_name)
+  embedder = pretrained.load_embedder(
+    embedder_name, pretrained.read_backbone(router_name)
+  )
   router = pretrained.load_router(router_name, embedder, needs_gates=True)
   source = routing.load_gallery_source(folder, embedder)
   world = source.world

@@ -441,7 +441,9 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     )
   if not config.test_sets:
     raise errors.UsageError('test_sets is empty: name one at least')
-  embedder = pretrained_lib.load_embedder(config.embedder)
+  embedder = pretrained_lib.load_embedder(
+    config.embedder, config.backbone.to_dict()
+  )
   routers = {
     stage: pretrained_lib.load_router(config.routers[stage], embedder)
     for stage in experiments.STAGES

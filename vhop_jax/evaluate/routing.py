@@ -25,7 +25,7 @@ class GallerySource:
   """Holds a world and its visual tokens, which no training changes."""
 
   world: world_lib.World
-  visual: Float[ndarray, 'N M D']
+  visual: Float[ndarray, 'N M packed']
 
 
 def load_gallery_source(
@@ -334,7 +334,7 @@ def _score_chains_eager(
   selected_visual: jax.Array,
   embeddings: jax.Array,
 ) -> jax.Array:
-  variables = {'params': params}
+  variables = router_lib.make_variables(params)
   states = module.apply(
     variables,
     prefix,

@@ -30,7 +30,7 @@ class Gallery:
   """
 
   world: world_lib.World
-  visual: Float[ndarray, 'N M D']
+  visual: Float[ndarray, 'N M packed']
   embeddings: Float[ndarray, 'N D']
 
 
@@ -57,24 +57,39 @@ def map_chunks(
     rows = np.arange(start, start + chunk)
     rows = np.where(rows < count, rows, 0)
     piece = jax.tree.map(lambda x, rows=rows: np.asarray(x)[rows], arrays)
-    results.append(np.asarray(function(*piece))[: count - start])
+    # On the host float32, which every file format knows.
+    result = np.asarray(function(*piece), np.float32)
+    results.append(result[: count - start])
   return np.concatenate(results)
 
 
 def encode_images(
   model: pretrained_lib.Pretrained, pixels: UInt8[ndarray, 'N H W 3']
-) -> Float[ndarray, 'N M D']:
+) -> Float[ndarray, 'N M packed']:
   """Returns the visual tokens of images of any size."""
   tower = model.settings['tower']
-  pixels = resize(pixels, tower['width_px'], tower['height_px'])
+  pixels = resize(
+    pixels,
+    tower['width_px'],
+    tower['height_px'],
+    # What each was trained with.
+    Image.Resampling.BICUBIC if 'kind' in tower else Image.Resampling.LANCZOS,
+  )
   return map_chunks(
     lambda x: _apply(model.module, model.params, x, method='encode_images'),
     pixels,
+    chunk=find_chunk(model),
   )
 
 
+def find_chunk(model: pretrained_lib.Pretrained) -> int:
+  """Returns how many rows a model reads at once: fewer if it is large."""
+  width = model.module.config.decoder.hidden_size
+  return max(8, min(CHUNK, CHUNK * 192 // width))
+
+
 def embed_images(
-  model: pretrained_lib.Pretrained, visual: Float[ndarray, 'N M D']
+  model: pretrained_lib.Pretrained, visual: Float[ndarray, 'N M packed']
 ) -> Float[ndarray, 'N D']:
   """Returns the embeddings of images from their visual tokens."""
   return embed_queries(model, model.maker.documents(len(visual)), visual)
@@ -90,21 +105,22 @@ def embed_queries(
     lambda *x: _apply(model.module, model.params, *x, method='embed'),
     sequence,
     visual,
+    chunk=find_chunk(model),
   )
 
 
 def resize(
-  pixels: UInt8[ndarray, 'N H W 3'], width_px: int, height_px: int
+  pixels: UInt8[ndarray, 'N H W 3'],
+  width_px: int,
+  height_px: int,
+  resampling: Image.Resampling = Image.Resampling.LANCZOS,
 ) -> UInt8[ndarray, 'N h w 3']:
   """Resizes images that are not of the wanted size."""
   if pixels.shape[1:3] == (height_px, width_px):
     return pixels
   size = (width_px, height_px)
   return np.stack(
-    [
-      np.asarray(Image.fromarray(p).resize(size, Image.Resampling.LANCZOS))
-      for p in pixels
-    ]
+    [np.asarray(Image.fromarray(p).resize(size, resampling)) for p in pixels]
   )
 
 

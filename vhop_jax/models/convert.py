@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import json
 import os
 import pathlib
@@ -139,6 +140,24 @@ def _check_tensors(
       ' files belong together?',
       lines,
     )
+
+
+def compute_fingerprint(
+  folder: str | os.PathLike[str], settings: Mapping[str, Any]
+) -> str:
+  """Returns a SHA-256 over the files that say what a model computes.
+
+  Args:
+    folder: of a Qwen3-VL model; weights, config and tokenizer count.
+    settings: whatever else changes the numbers, as JSON can hold it.
+  """
+  folder = pathlib.Path(folder)
+  digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+  paths = [folder / hf_config.FILE, folder / 'tokenizer.json']
+  for path in (*paths, *_list_files(folder)):
+    with path.open('rb') as file:
+      digest.update(hashlib.file_digest(file, 'sha256').digest())
+  return digest.hexdigest()
 
 
 def load_params(

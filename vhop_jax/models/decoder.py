@@ -35,10 +35,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from vhop_jax import errors
+from vhop_jax.models import lora as lora_lib
 from vhop_jax.typing import Array, Bool, Float, Int, Int32, typed
 
 Axis = tuple[int, str | None]  # Size and logical name of a parameter's axis.
 Rope = tuple[Array, Array]  # Cosines and sines, see `compute_rope`.
+
+# Of a computation.
+COMPUTE_DTYPES = ('float32', 'bfloat16')
 
 # Large and finite: a row without any allowed slot softmaxes to finite values
 # (padding in front of the first token), where -inf would give NaN.
@@ -65,6 +69,9 @@ class DecoderConfig:
       every activation.
     scan_unroll: layers per iteration of the scan over layers. Changes speed
       and compile time only.
+    dtype: of the computation where a module is not told another; norms,
+      softmax and rotations are float32 in any case.
+    lora: the adapters of the layers, or None.
   """
 
   vocab_size: int
@@ -79,8 +86,11 @@ class DecoderConfig:
   rms_norm_eps: float = 1e-6
   remat: str = 'none'
   scan_unroll: int = 1
+  dtype: str = 'float32'
+  lora: lora_lib.LoraConfig | None = None
 
   def __post_init__(self) -> None:
+    errors.check_choice('dtype', self.dtype, COMPUTE_DTYPES)
     if self.num_heads % self.num_kv_heads:
       raise errors.UsageError(
         f'num_heads={self.num_heads} is not a multiple of '
@@ -118,10 +128,11 @@ def make_cache(
   config: DecoderConfig,
   batch: int,
   max_length: int,
-  dtype: jnp.dtype = jnp.float32,
+  dtype: jnp.dtype | None = None,
 ) -> Cache:
   """Makes an empty cache of `max_length` slots.
 
+  Its dtype is that of the config unless another is given.
   Writing past `max_length` is the caller's mistake and is not detected (XLA
   clamps the slot), so size the cache for every segment that will come.
   """
@@ -132,6 +143,7 @@ def make_cache(
     config.num_kv_heads,
     config.head_dim,
   )
+  dtype = jnp.dtype(config.dtype) if dtype is None else dtype
   return Cache(
     k=jnp.zeros(shape, dtype),
     v=jnp.zeros(shape, dtype),
@@ -228,12 +240,14 @@ class Linear(nn.Module):
     outputs: (size, logical axis) of each axis that replaces them.
     dtype: of the computation.
     use_bias: adds a bias (the vision tower does, the decoder does not).
+    lora: adds adapters, or None.
   """
 
   inputs: tuple[Axis, ...]
   outputs: tuple[Axis, ...]
   dtype: jnp.dtype = jnp.float32
   use_bias: bool = False
+  lora: lora_lib.LoraConfig | None = None
 
   @nn.compact
   def __call__(self, x: Float[Array, '...']) -> Float[Array, '...']:
@@ -250,8 +264,10 @@ class Linear(nn.Module):
     lead = x.shape[: x.ndim - len(self.inputs)]
     # A product of two matrices: on a CPU the backward pass of one with a
     # batch of matrices takes twice as long.
-    y = x.reshape(-1, fan_in).astype(self.dtype)
-    y = y @ kernel.reshape(fan_in, -1).astype(self.dtype)
+    flat = x.reshape(-1, fan_in).astype(self.dtype)
+    y = flat @ kernel.reshape(fan_in, -1).astype(self.dtype)
+    if self.lora is not None:
+      y += self._adapt(flat, self.lora)
     if self.use_bias:
       bias = self.param(
         'bias',
@@ -261,6 +277,36 @@ class Linear(nn.Module):
       )
       y += bias.reshape(1, -1).astype(self.dtype)
     return y.reshape(*lead, *(size for size, _ in self.outputs))
+
+  def _adapt(
+    self, x: Float[Array, 'rows inputs'], lora: lora_lib.LoraConfig
+  ) -> Float[Array, 'rows outputs']:
+    """Returns what the adapters add, see `lora`."""
+    a_names = (*(name for _, name in self.inputs), None)
+    b_names = (None, *(name for _, name in self.outputs))
+    bound = x.shape[-1] ** -0.5
+
+    def draw(
+      rng: Array, shape: tuple[int, ...], dtype: jnp.dtype = jnp.float32
+    ) -> Array:
+      return jax.random.uniform(rng, shape, dtype, -bound, bound)
+
+    a = self.param(
+      lora_lib.A,
+      partition(draw, a_names),
+      (*(size for size, _ in self.inputs), lora.rank),
+      jnp.float32,
+    )
+    b = self.param(
+      lora_lib.B,
+      partition(nn.initializers.zeros, b_names),
+      (lora.rank, *(size for size, _ in self.outputs)),
+      jnp.float32,
+    )
+    if lora.dropout and self.has_rng('dropout'):
+      x = nn.Dropout(lora.dropout, deterministic=False)(x)
+    y = x @ a.reshape(-1, lora.rank).astype(self.dtype)
+    return lora.scale * (y @ b.reshape(lora.rank, -1).astype(self.dtype))
 
 
 @typed
@@ -354,7 +400,10 @@ class DecoderLayer(nn.Module):
     def linear(
       name: str, inputs: tuple[Axis, ...], outputs: tuple[Axis, ...]
     ) -> Linear:
-      return Linear(inputs, outputs, self.dtype, name=name)
+      lora = config.lora
+      if lora is not None and name not in lora.modules:
+        lora = None
+      return Linear(inputs, outputs, self.dtype, lora=lora, name=name)
 
     y = norm('attention_norm', 'embed')(x)
     q = norm('query_norm', 'head_dim')(linear('query', embed, heads)(y))
@@ -418,7 +467,7 @@ class Decoder(nn.Module):
     self.layers = nn.scan(
       layer,
       variable_axes={'params': 0},
-      split_rngs={'params': True},
+      split_rngs={'params': True, 'dropout': True},
       in_axes=(0, nn.broadcast, nn.broadcast, nn.broadcast, nn.broadcast),
       length=config.num_layers,
       unroll=config.scan_unroll,

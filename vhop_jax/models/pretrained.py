@@ -11,16 +11,23 @@ import jax
 import jax.numpy as jnp
 
 from vhop_jax import errors
+from vhop_jax.models import (
+  convert,
+  parameter_file,
+  vision_conv,
+  vision_qwen3_vl,
+)
 from vhop_jax.models import decoder as decoder_lib
 from vhop_jax.models import embedder as embedder_lib
 from vhop_jax.models import evidence as evidence_lib
-from vhop_jax.models import parameter_file, vision_conv
+from vhop_jax.models import lora as lora_lib
 from vhop_jax.models import router as router_lib
 from vhop_jax.models import sequence as sequence_lib
 from vhop_jax.models import tokenizer as tokenizer_lib
 from vhop_jax.typing import Params
 
 CHECKPOINTS = pathlib.Path(__file__).parent.parent / 'checkpoints'
+QWEN3_VL = 'qwen3_vl'  # The kind of a vision tower.
 SHIPPED = {'tiny': CHECKPOINTS / 'tiny.safetensors'}
 SHIPPED_ROUTERS = {'tiny': CHECKPOINTS / 'tiny_router.safetensors'}
 
@@ -50,22 +57,53 @@ def make_module(settings: Mapping[str, Any]) -> embedder_lib.Embedder:
   Raises:
     UsageError: the sizes do not fit each other.
   """
-  tower = dict(settings['tower'])
   decoder = dict(settings['decoder'])
-  for name in ('channels', 'blocks'):
-    tower[name] = tuple(tower[name])
   decoder['mrope_section'] = tuple(decoder['mrope_section'])
-  if tower['output_size'] != decoder['hidden_size']:
+  tower = _make_tower(settings['tower'])
+  size = tower.output_size if _is_conv(settings) else tower.out_size
+  if size != decoder['hidden_size']:
     raise errors.UsageError(
-      f'model.tower.output_size={tower["output_size"]} must equal'
+      f'model.tower.output_size={size} must equal'
       f' model.decoder.hidden_size={decoder["hidden_size"]}'
     )
   return embedder_lib.Embedder(
     embedder_lib.EmbedderConfig(
-      tower=vision_conv.ConvTowerConfig(**tower),
-      decoder=decoder_lib.DecoderConfig(**decoder),
+      tower=tower, decoder=decoder_lib.DecoderConfig(**decoder)
     )
   )
+
+
+def _is_conv(settings: Mapping[str, Any]) -> bool:
+  """Tells the small vision tower from Qwen3-VL's."""
+  return 'kind' not in settings['tower']
+
+
+def _make_tower(settings: Mapping[str, Any]) -> Any:
+  tower = dict(settings)
+  if 'kind' not in tower:
+    for name in ('channels', 'blocks'):
+      tower[name] = tuple(tower[name])
+    return vision_conv.ConvTowerConfig(**tower)
+  errors.check_choice('model.tower.kind', tower.pop('kind'), (QWEN3_VL,))
+  tower['deepstack_layers'] = tuple(tower['deepstack_layers'])
+  width, height = tower.pop('width_px'), tower.pop('height_px')
+  config = vision_qwen3_vl.VisionConfig(**tower)
+  factor = config.patch_size * config.merge_size
+  if min(width, height) < factor or width % factor or height % factor:
+    raise errors.UsageError(
+      f'images of {width} x {height} px: both sides must be multiples of'
+      f' {factor}; change backbone.width_px and backbone.height_px'
+    )
+  return config
+
+
+def find_grid(settings: Mapping[str, Any]) -> tuple[int, int]:
+  """Returns rows and columns of an image's visual tokens."""
+  tower = settings['tower']
+  if _is_conv(settings):
+    return 1, tower['num_tokens']
+  factor = tower['patch_size'] * tower['merge_size']
+  return tower['height_px'] // factor, tower['width_px'] // factor
 
 
 def make_maker(settings: Mapping[str, Any]) -> sequence_lib.SequenceMaker:
@@ -73,8 +111,13 @@ def make_maker(settings: Mapping[str, Any]) -> sequence_lib.SequenceMaker:
 
   Raises:
     UsageError: the tokenizer has more words than the model.
+    DataError: the model's folder has no tokenizer.
   """
   tokenizer = tokenizer_lib.load_tokenizer()
+  if not _is_conv(settings):
+    tokenizer = tokenizer_lib.load_tokenizer(
+      pathlib.Path(settings['folder']) / 'tokenizer.json'
+    )
   words = tokenizer.get_vocab_size()
   if words > settings['decoder']['vocab_size']:
     raise errors.UsageError(
@@ -82,9 +125,7 @@ def make_maker(settings: Mapping[str, Any]) -> sequence_lib.SequenceMaker:
       f'{settings["decoder"]["vocab_size"]}: raise it'
     )
   return sequence_lib.SequenceMaker(
-    tokenizer,
-    template=settings['template'],
-    grid=(1, settings['tower']['num_tokens']),
+    tokenizer, template=settings['template'], grid=find_grid(settings)
   )
 
 
@@ -99,15 +140,22 @@ def init_params(settings: Mapping[str, Any], rng: jax.Array) -> Params:
   return params
 
 
-def load_embedder(name: str | os.PathLike[str]) -> Pretrained:
+def load_embedder(
+  name: str | os.PathLike[str], backbone: Mapping[str, Any] | None = None
+) -> Pretrained:
   """Loads an embedding model.
 
   Args:
-    name: 'tiny' for the one in this package, or a parameter file's path.
+    name: 'tiny' for the one in this package, a parameter file's path, or a
+      Hugging Face folder of Qwen3-VL.
+    backbone: keyword arguments of `load_folder`; needed for a folder alone.
 
   Raises:
+    UsageError: a setting of the backbone is out of its range.
     DataError: no such file, it is damaged, or its parts do not fit.
   """
+  if pathlib.Path(name).is_dir():
+    return load_folder(name, **(backbone or {}))
   path = SHIPPED.get(str(name), pathlib.Path(name))
   params, metadata = parameter_file.load_params(path)
   if 'model' not in metadata:
@@ -124,6 +172,56 @@ def load_embedder(name: str | os.PathLike[str]) -> Pretrained:
     ) from error
   parameter_file.check_shapes(params, shapes, path)
   return make_pretrained(settings, params)
+
+
+def load_folder(
+  folder: str | os.PathLike[str],
+  *,
+  width_px: int = 224,
+  height_px: int = 160,
+  dtype: str = 'float32',
+  remat: str = 'none',
+) -> Pretrained:
+  """Loads a Hugging Face folder of Qwen3-VL as an embedding model.
+
+  Args:
+    folder: with weights, config.json and tokenizer.json.
+    width_px: that images are resized to, a multiple of 32.
+    height_px: likewise.
+    dtype: of parameters and computation, 'float32' or 'bfloat16'.
+    remat: see `decoder.DecoderConfig`.
+
+  Raises:
+    UsageError: a setting is out of its range.
+    DataError: see `convert.load_params`, or there is no tokenizer.
+  """
+  config = convert.read_config(folder)
+  decoder = dataclasses.asdict(
+    dataclasses.replace(config.decoder, dtype=dtype, remat=remat)
+  )
+  del decoder['lora']
+  settings = {
+    'template': 'qwen3_vl_embedding',
+    'folder': str(folder),
+    'tower': {
+      'kind': QWEN3_VL,
+      'width_px': width_px,
+      'height_px': height_px,
+      **dataclasses.asdict(config.vision),
+    },
+    'decoder': decoder,
+  }
+  module, maker = make_module(settings), make_maker(settings)
+  loaded = convert.load_params(folder, dtype=jnp.dtype(dtype))
+  # The path may change, the content may not.
+  named = {name: x for name, x in settings.items() if name != 'folder'}
+  return Pretrained(
+    module=module,
+    params={'tower': loaded['vision'], 'text': {'decoder': loaded['decoder']}},
+    maker=maker,
+    settings=settings,
+    fingerprint=convert.compute_fingerprint(folder, named),
+  )
 
 
 def make_pretrained(settings: Mapping[str, Any], params: Params) -> Pretrained:
@@ -161,11 +259,16 @@ class RouterModel:
 
   def gallery_embedder(self) -> Pretrained:
     """Returns the embedding model of the gallery side."""
+    joined = router_lib.make_variables(self.params)['params']
+    config = dataclasses.replace(
+      self.embedder.module.config, decoder=self.module.config
+    )
     return dataclasses.replace(
       self.embedder,
+      module=embedder_lib.Embedder(config),
       params={
         'tower': self.embedder.params['tower'],
-        'text': self.params['gallery'],
+        'text': joined['gallery'],
       },
     )
 
@@ -176,6 +279,7 @@ def make_router(
   inverse_temperature: float,
   view: str = 'stack',
   gate_input: str = 'evidence',
+  lora: lora_lib.LoraConfig | None = None,
 ) -> RouterModel:
   """Makes an untrained router: it scores as the embedding model does.
 
@@ -184,13 +288,15 @@ def make_router(
     inverse_temperature: 1 / tau at the start.
     view: see `router.Router`.
     gate_input: likewise.
+    lora: gives each side adapters on the embedding model's text encoder, which
+      both share; None gives each side a text encoder of its own.
 
   Raises:
     UsageError: `view` or `gate_input` is none of its choices.
   """
   errors.check_choice('view', view, router_lib.VIEWS)
   errors.check_choice('gate_input', gate_input, router_lib.GATE_INPUTS)
-  config = embedder.module.config.decoder
+  config = dataclasses.replace(embedder.module.config.decoder, lora=lora)
   module = router_lib.Router(config, inverse_temperature, view, gate_input)
   state = jnp.zeros((1, config.hidden_size))
   evidence = jnp.zeros((1, evidence_lib.EVIDENCE_SIZE))
@@ -208,11 +314,19 @@ def make_router(
     }
 
   heads = nn.meta.unbox(jax.jit(init)(jax.random.key(0)))
+  text = embedder.params['text']
+  sides = {'state': text, 'gallery': text}
+  if lora is not None:
+    rngs = jax.random.split(jax.random.key(1))
+    sides = {
+      'base': text,
+      'state': lora_lib.init(text, lora, rngs[0]),
+      'gallery': lora_lib.init(text, lora, rngs[1]),
+    }
   return RouterModel(
     module=module,
     params={
-      'state': embedder.params['text'],
-      'gallery': embedder.params['text'],
+      **sides,
       **{name: head['params'] for name, head in heads.items()},
     },
     embedder=embedder,
@@ -226,10 +340,18 @@ def save_router(
   *,
   training: Mapping[str, Any],
 ) -> None:
-  """Writes a router, its tower included, as one file."""
+  """Writes a router as one file.
+
+  With a full text encoder on each side the tower goes along, so that the file
+  stands alone; with adapters the embedding model's parameters stay out.
+  """
+  lora = router.module.config.lora
+  params = {**router.params, 'tower': router.embedder.params['tower']}
+  if lora is not None:
+    del params['base'], params['tower']
   parameter_file.save_params(
     path,
-    {**router.params, 'tower': router.embedder.params['tower']},
+    params,
     {
       'model': router.embedder.settings,
       'embedder': router.embedder.fingerprint,
@@ -237,9 +359,30 @@ def save_router(
       'view': router.module.view,
       'gate_input': router.module.gate_input,
       'has_gates': router.has_gates,
+      'lora': None if lora is None else dataclasses.asdict(lora),
       'training': training,
     },
   )
+
+
+def read_backbone(path: str | os.PathLike[str]) -> dict[str, Any]:
+  """Returns the keyword arguments of `load_folder` that a router needs.
+
+  Args:
+    path: of the router.
+
+  Returns:
+    None of them unless it was trained from a Hugging Face folder.
+  """
+  path = SHIPPED_ROUTERS.get(str(path), pathlib.Path(path))
+  _, metadata = parameter_file.load_params(path)
+  settings = metadata['model'] if 'model' in metadata else {}
+  if not settings or _is_conv(settings):
+    return {}
+  return {
+    **{name: settings['tower'][name] for name in ('width_px', 'height_px')},
+    **{name: settings['decoder'][name] for name in ('dtype', 'remat')},
+  }
 
 
 def load_router(
@@ -267,21 +410,30 @@ def load_router(
     raise errors.DataError(
       f'{path} holds no router: give the router.safetensors of a training run'
     )
-  router = make_router(
-    embedder,
-    inverse_temperature=metadata['inverse_temperature'],
-    view=metadata['view'],
-    gate_input=metadata['gate_input'],
-  )
-  tower = params.pop('tower', {})
-  parameter_file.check_shapes(params, router.params, path)
-  parameter_file.check_shapes(tower, embedder.params['tower'], path)
   if metadata['embedder'] != embedder.fingerprint:
     raise errors.DataError(
       f'{path} was trained from another embedding model'
       f' ({metadata["embedder"][:12]}, not {embedder.fingerprint[:12]}): give'
       ' that one as config.embedder'
     )
+  # Files of before there were adapters do not say so.
+  lora = metadata['lora'] if 'lora' in metadata else None
+  if lora is not None:
+    lora = lora_lib.LoraConfig(**{**lora, 'modules': tuple(lora['modules'])})
+  router = make_router(
+    embedder,
+    inverse_temperature=metadata['inverse_temperature'],
+    view=metadata['view'],
+    gate_input=metadata['gate_input'],
+    lora=lora,
+  )
+  wanted = {**router.params, 'tower': embedder.params['tower']}
+  if lora is not None:
+    del wanted['base'], wanted['tower']
+  parameter_file.check_shapes(params, wanted, path)
+  params.pop('tower', None)
+  if lora is not None:
+    params['base'] = router.params['base']
   if needs_gates and not metadata['has_gates']:
     raise errors.UsageError(
       f'{path} has no gates, so it never stops: train it by'

@@ -31,8 +31,9 @@ import numpy as np
 from vhop_jax.models import decoder as decoder_lib
 from vhop_jax.models import embedder as embedder_lib
 from vhop_jax.models import evidence as evidence_lib
+from vhop_jax.models import lora as lora_lib
 from vhop_jax.models import sequence as sequence_lib
-from vhop_jax.typing import Array, Bool, Float, Int, typed
+from vhop_jax.typing import Array, Bool, Float, Int, Params, typed
 
 VIEWS = ('history', 'stack')
 # What the backtrack gate reads. The stop gate reads both, but for 'state'.
@@ -78,6 +79,22 @@ def _init_identity(
 ) -> Array:
   del rng
   return jnp.eye(shape[0], dtype=dtype)
+
+
+def make_variables(params: Params) -> dict[str, Params]:
+  """Returns what a router's `apply` takes, from its parameters as stored.
+
+  With adapters both sides share one frozen text encoder, stored once as `base`;
+  here it is put under each. Within `jit` that copies nothing.
+  """
+  if 'base' not in params:
+    return {'params': params}
+  sides = {
+    side: lora_lib.join(params['base'], params[side])
+    for side in ('state', 'gallery')
+  }
+  rest = {name: part for name, part in params.items() if name != 'base'}
+  return {'params': {**rest, **sides}}
 
 
 def take_cache(
@@ -272,7 +289,7 @@ class Router(nn.Module):
     self.backtrack = GateHead(self.gate_size)
 
   def embed_gallery(
-    self, sequence: sequence_lib.Sequence, visual: Float[Array, 'N M D']
+    self, sequence: sequence_lib.Sequence, visual: Float[Array, 'N M packed']
   ) -> Float[Array, 'N D']:
     """Returns the embeddings d_i of images from their visual tokens."""
     return self.gallery.embed(sequence, visual)
@@ -302,9 +319,9 @@ class Router(nn.Module):
     self,
     prefix: sequence_lib.Sequence,
     segment: sequence_lib.Sequence,
-    query_visual: Float[Array, 'B M D'],
+    query_visual: Float[Array, 'B M packed'],
     depth: Int[Array, 'R T'],
-    top_visual: Float[Array, 'R T M D'],
+    top_visual: Float[Array, 'R T M packed'],
     *,
     rows: Int[Array, 'R'] | None = None,
   ) -> Float[Array, 'R T+1 D']:
@@ -319,7 +336,8 @@ class Router(nn.Module):
       rows: which of the B queries each trajectory belongs to, so that many of
         one query share its prefix; None for one of each.
     """
-    r, t, m, d = top_visual.shape
+    r, t, m, packed = top_visual.shape
+    d = self.config.hidden_size
     length, size = prefix.tokens.shape[1], segment.tokens.shape[1]
     first = find_next_position(prefix.positions, prefix.mask)
     if rows is not None:
@@ -354,7 +372,7 @@ class Router(nn.Module):
       mask=tile(segment.mask),
       visual_index=jnp.broadcast_to(index[None], (r, t * size)),
     )
-    visual = top_visual.reshape(r, t * m, d)
+    visual = top_visual.reshape(r, t * m, packed)
     shift = (
       jnp.zeros((r, t, size, d))
       .at[:, :, -1]
@@ -402,7 +420,7 @@ class Router(nn.Module):
     self,
     prefix: sequence_lib.Sequence,
     segment: sequence_lib.Sequence,
-    query_visual: Float[Array, 'B M D'],
+    query_visual: Float[Array, 'B M packed'],
     *,
     budget: int,
   ) -> Context:
@@ -437,7 +455,7 @@ class Router(nn.Module):
     segment: sequence_lib.Sequence,
     depth: Int[Array, 'B'],
     is_select: Bool[Array, 'B'],
-    visual: Float[Array, 'B M D'],
+    visual: Float[Array, 'B M packed'],
   ) -> Context:
     """Reads one decision.
 
@@ -476,7 +494,7 @@ class Router(nn.Module):
     rows = dataclasses.replace(
       rows, positions=rows.positions + starts[:, None, None]
     )
-    shift = jnp.zeros((*rows.tokens.shape, visual.shape[-1]))
+    shift = jnp.zeros((*rows.tokens.shape, self.config.hidden_size))
     shift = shift.at[:, -1].set(self.depth(jnp.asarray(depth)))
     hidden, cache = self.state(rows, visual, context.cache, shift, visible)
     assert cache is not None
@@ -500,10 +518,10 @@ class Router(nn.Module):
     prefix: sequence_lib.Sequence,
     segment: sequence_lib.Sequence,
     documents: sequence_lib.Sequence,
-    query_visual: Float[Array, 'B M D'],
+    query_visual: Float[Array, 'B M packed'],
     depth: Int[Array, 'B T'],
-    top_visual: Float[Array, 'B T M D'],
-    gallery_visual: Float[Array, 'N M D'],
+    top_visual: Float[Array, 'B T M packed'],
+    gallery_visual: Float[Array, 'N M packed'],
   ) -> Float[Array, 'B T+1 N']:
     """Returns the selection logits of whole trajectories, none masked."""
     states = self.encode_states(

@@ -36,7 +36,7 @@ import numpy as np
 
 from vhop_jax import errors
 from vhop_jax.models import decoder as decoder_lib
-from vhop_jax.typing import Array, Float, Int, Int32, ndarray, typed
+from vhop_jax.typing import Array, Float, Int, Int32, UInt8, ndarray, typed
 
 Axes = tuple[decoder_lib.Axis, ...]
 
@@ -191,6 +191,38 @@ def make_patch_layout(
     rotary=pad(rotary, (2,), np.int32),
     segment=pad(segment, (), np.int32, PADDING_SEGMENT),
   )
+
+
+@typed
+def cut_patches(
+  pixels: UInt8[Array, 'N H W 3'], config: VisionConfig
+) -> Float[Array, 'N patches patch_dim']:
+  """Cuts images of one size into patches, on the device.
+
+  What `image_processor.ImageProcessor.make_patches` does to each after
+  resizing, with a mean and a deviation of 0.5.
+
+  Args:
+    pixels: both sides multiples of patch_size x merge_size.
+    config: sizes.
+  """
+  count, height, width = pixels.shape[:3]
+  side, merge = config.patch_size, config.merge_size
+  values = pixels.astype(jnp.float32) / 127.5 - 1.0
+  blocks = values.reshape(
+    count,
+    height // (side * merge),
+    merge,
+    side,
+    width // (side * merge),
+    merge,
+    side,
+    3,
+  ).transpose(0, 1, 4, 2, 5, 7, 3, 6)
+  patches = jnp.repeat(
+    blocks[:, :, :, :, :, :, None], config.temporal_patch_size, axis=6
+  )
+  return patches.reshape(count, -1, config.patch_dim)
 
 
 def _compute_axis_taps(

@@ -23,6 +23,7 @@ from vhop_jax.losses import imitation
 from vhop_jax.models import embedder as embedder_lib
 from vhop_jax.models import evidence as evidence_lib
 from vhop_jax.models import pretrained
+from vhop_jax.models import router as router_lib
 from vhop_jax.models import sequence as sequence_lib
 from vhop_jax.typing import Array, Bool, Float, Int, Params
 
@@ -51,14 +52,16 @@ class Encoded:
 
 
 def embed_candidates(
-  model: pretrained.RouterModel, params: Params, visual: Float[Array, 'C M D']
+  model: pretrained.RouterModel,
+  params: Params,
+  visual: Float[Array, 'C M packed'],
 ) -> Float[Array, 'C D']:
   """Embeds the candidates of a batch by the gallery side."""
   documents = embedder_lib.repeat_rows(
     model.embedder.maker.documents(1), visual.shape[0]
   )
   embedded: Array = model.module.apply(
-    {'params': params}, documents, visual, method='embed_gallery'
+    router_lib.make_variables(params), documents, visual, method='embed_gallery'
   )
   return embedded
 
@@ -170,7 +173,7 @@ def encode(
     rng: of the noise; None only without any.
   """
   apply = lambda *args, **kwargs: model.module.apply(  # noqa: E731
-    {'params': params}, *args, **kwargs
+    router_lib.make_variables(params), *args, **kwargs
   )
   states = replay(batch, budget=budget, rejection=rejection)
   b, t = batch['action'].shape
@@ -325,7 +328,9 @@ def make_loss(
     )
     absence = None
     if absence_weight:
-      absence = model.module.apply({'params': params}, method='get_absence')
+      absence = model.module.apply(
+        router_lib.make_variables(params), method='get_absence'
+      )
     total, absence_loss = imitation.compute_select_loss(
       encoded.cosines,
       encoded.scale,

@@ -304,7 +304,9 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
       f'collect.rollouts={config.collect.rollouts}: a rollout is compared with'
       ' others of its query, so take at least 2'
     )
-  embedder = pretrained.load_embedder(config.embedder)
+  embedder = pretrained.load_embedder(
+    config.embedder, config.backbone.to_dict()
+  )
   model = pretrained.load_router(config.router, embedder, needs_gates=True)
   training = router_run.open_run(config, workdir, model)
   shared = {

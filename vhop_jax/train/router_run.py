@@ -98,7 +98,8 @@ class RouterRun:
         loss=loss,
         batches=batches,
         evaluate=self.evaluate,
-        trainable=lambda path: path[0] not in frozen,
+        # What adapters stand beside is never trained.
+        trainable=lambda path: path[0] not in (*frozen, 'base'),
         prepare=prepare,
       ),
       config=self.config,

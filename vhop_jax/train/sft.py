@@ -8,6 +8,7 @@ import dataclasses
 
 import ml_collections
 
+from vhop_jax.models import lora as lora_lib
 from vhop_jax.models import pretrained
 from vhop_jax.train import router_run
 
@@ -19,13 +20,18 @@ _GATED = ('stop', 'backtrack', 'depth', 'absence')
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Trains and writes `workdir/router.safetensors`."""
-  embedder = pretrained.load_embedder(config.embedder)
+  embedder = pretrained.load_embedder(
+    config.embedder, config.backbone.to_dict()
+  )
   model = dataclasses.replace(
     pretrained.make_router(
       embedder,
       inverse_temperature=1 / config.temperature,
       view=config.view,
       gate_input=config.gate_input,
+      lora=lora_lib.LoraConfig(**config.lora.to_dict())
+      if config.lora.rank
+      else None,
     ),
     has_gates=config.loss.gate_weight > 0,
   )
