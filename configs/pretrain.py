@@ -122,7 +122,7 @@ def get_config(arg=None):
     config.seed = 2
     config.embedder = 'runs/pretrain_longer/embedder.safetensors'
     config.tower_steps = config.text_steps = 0
-    config.joint_steps = 3000
+    config.joint_steps = 2000
     config.data.vague_frac = 0.25
     config.data.twin_frac = 0.3
     config.data.logo_frac = 0.25
