@@ -3,7 +3,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
+from vhop_jax import errors
 from vhop_jax.losses import contrastive
 
 SCORES = jnp.log(jnp.array([[1.0, 2.0, 3.0, 4.0]]))
@@ -96,3 +98,73 @@ def test_best_right_target_sets_the_margin_and_none_masks_another():
 def test_cross_entropy_by_hand():
   loss = contrastive.cross_entropy(SCORES[:, :3], jnp.array([2]))
   np.testing.assert_allclose(loss, [np.log(2.0)], rtol=1e-5)
+
+
+def compute_by_hand(queries, documents, *, scale, margin, qq, dd, width):
+  """Sums the loss term by term in plain NumPy."""
+  unit = lambda x: x / np.linalg.norm(x)  # noqa: E731
+  q = [unit(x[:width]) for x in queries]
+  d = [unit(x[:width]) for x in documents]
+  losses = []
+  for i in range(len(q)):
+    positive = q[i] @ d[i]
+    negatives = [q[i] @ d[j] for j in range(len(d)) if j != i]
+    if qq:
+      negatives += [q[i] @ q[j] for j in range(len(q)) if j != i]
+    if dd:
+      negatives += [d[i] @ d[j] for j in range(len(d)) if j != i]
+    kept = [s for s in negatives if s <= positive + margin]
+    total = sum(np.exp(scale * s) for s in [positive, *kept])
+    losses.append(-np.log(np.exp(scale * positive) / total))
+  return np.mean(losses)
+
+
+@pytest.mark.parametrize('qq', [False, True])
+@pytest.mark.parametrize('dd', [False, True])
+@pytest.mark.parametrize('margin', [0.1, 2.0])
+def test_embedding_loss_is_the_sum_of_its_terms(qq, dd, margin):
+  rng = np.random.default_rng(0)
+  queries = rng.normal(size=(4, 6)).astype(np.float32)
+  # Two hard negatives after the positives; some negatives beat a positive.
+  documents = rng.normal(size=(6, 6)).astype(np.float32)
+  documents[:4] += queries
+  settings = dict(scale=3.0, margin=margin, qq=qq, dd=dd)
+  expected = 0.25 * compute_by_hand(
+    queries, documents, **settings, width=3
+  ) + 0.75 * compute_by_hand(queries, documents, **settings, width=6)
+  loss = contrastive.compute_embedding_loss(
+    jnp.asarray(queries),
+    jnp.asarray(documents),
+    inverse_temperature=3.0,
+    margin=margin,
+    query_query=qq,
+    document_document=dd,
+    widths=(3, 6),
+    width_weights=(0.25, 0.75),
+  )
+  np.testing.assert_allclose(loss, expected, rtol=1e-5)
+
+
+def test_false_negative_is_left_out_of_the_embedding_loss():
+  # Query 0 is document 2 itself, far above its positive: left out, so that
+  # moving it changes nothing.
+  queries = np.float32([[1, 0]])
+  documents = jnp.array([[0.6, 0.8], [0.0, 1.0], [1.0, 0.0]])
+
+  def loss(documents):
+    return contrastive.compute_embedding_loss(
+      jnp.asarray(queries), documents, inverse_temperature=2.0
+    )
+
+  gradient = np.asarray(jax.grad(loss)(documents))
+  np.testing.assert_array_equal(gradient[2], 0)
+  assert np.abs(gradient[:2]).max() > 0.01
+
+
+@pytest.mark.parametrize(
+  'changes', [{'widths': (9,)}, {'widths': (2, 3), 'width_weights': (1.0,)}]
+)
+def test_widths_that_do_not_fit_are_refused(changes):
+  x = jnp.ones((2, 4))
+  with pytest.raises(errors.UsageError, match='widths='):
+    contrastive.compute_embedding_loss(x, x, inverse_temperature=1.0, **changes)

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 
+from vhop_jax import errors
 from vhop_jax.typing import Array, Bool, Float, Int, typed
 
 MASKED_SCORE = -1e9
@@ -80,3 +81,81 @@ def cross_entropy(
   """Returns -log softmax(logits)[label] of each row."""
   logp = jax.nn.log_softmax(logits, axis=-1)
   return -jnp.take_along_axis(logp, labels[:, None], axis=1)[:, 0]
+
+
+@typed
+def compute_embedding_loss(
+  queries: Float[Array, 'B D'],
+  documents: Float[Array, 'N D'],
+  *,
+  inverse_temperature: float,
+  margin: float = 0.1,
+  query_query: bool = False,
+  document_document: bool = False,
+  widths: tuple[int, ...] = (),
+  width_weights: tuple[float, ...] = (),
+) -> Float[Array, '']:
+  """Computes the loss that Qwen3-VL-Embedding is trained with.
+
+  InfoNCE of each query with its document, against all other documents of the
+  batch, the hard negatives among them, and where that is asked for against
+  the other queries and against its document's likeness with the others. A
+  negative that scores above the positive by more than the margin is taken for
+  an unlabelled positive and left out. The same on prefixes of the embeddings
+  is Matryoshka representation learning (Kusupati et al., 2022).
+
+  Args:
+    queries: need not be normalised.
+    documents: the positive of query i is document i; what comes after the B
+      positives are hard negatives.
+    inverse_temperature: scores are cosines times this.
+    margin: see `make_false_negative_mask`.
+    query_query: whether other queries are negatives of a query.
+    document_document: whether other documents are negatives of a query's
+      document.
+    widths: of the prefixes, each normalised anew; none is D alone.
+    width_weights: one for each width; none weighs them equally.
+
+  Returns:
+    The mean over the queries, summed over the widths by their weights.
+
+  Raises:
+    UsageError: widths and weights do not fit each other or the embeddings.
+  """
+  count, width = queries.shape
+  widths = widths or (width,)
+  width_weights = width_weights or (1 / len(widths),) * len(widths)
+  if len(widths) != len(width_weights) or not all(
+    0 < w <= width for w in widths
+  ):
+    raise errors.UsageError(
+      f'widths={widths}, width_weights={width_weights}: there must be a weight'
+      f' for each width, and no width above {width}'
+    )
+  positive_mask = jnp.eye(count, len(documents), dtype=bool)
+  is_self = jnp.eye(count, dtype=bool)
+  total = jnp.zeros((), jnp.float32)
+  for size, weight in zip(widths, width_weights, strict=True):
+    q, d = (_normalize(x[:, :size]) for x in (queries, documents))
+    # Each block: likenesses, and which of them may compete at all.
+    blocks = [(q @ d.T, jnp.ones_like(positive_mask))]
+    if query_query:
+      blocks.append((q @ q.T, ~is_self))
+    if document_document:
+      blocks.append((d[:count] @ d.T, ~positive_mask))
+    cosines = jnp.concatenate([block for block, _ in blocks], axis=1)
+    candidates = jnp.concatenate([mask for _, mask in blocks], axis=1)
+    positives = jnp.pad(
+      positive_mask, ((0, 0), (0, cosines.shape[1] - len(documents)))
+    )
+    candidates &= make_false_negative_mask(
+      jax.lax.stop_gradient(cosines), positives, margin=margin
+    )
+    losses = info_nce(inverse_temperature * cosines, positives, candidates)
+    total += weight * losses.mean()
+  return total
+
+
+def _normalize(x: Float[Array, 'B D']) -> Float[Array, 'B D']:
+  x = x.astype(jnp.float32)
+  return x / jnp.maximum(jnp.linalg.norm(x, axis=1, keepdims=True), 1e-6)
