@@ -253,6 +253,53 @@ def convert(
   )
 
 
+def embed(
+  source: Annotated[str, tyro.conf.Positional],
+  *,
+  out: pathlib.Path,
+  model: str = 'tiny',
+  texts: bool = False,
+  instruction: str = '',
+  width: int = 0,
+  batch_size: int = 8,
+  dtype: str = 'float32',
+  tail: str = '',
+  skip_errors: bool = False,
+) -> None:
+  """Embeds pictures or texts; an interrupted run goes on.
+
+  Args:
+    source: a folder of pictures, a file with a path in each line, or - for
+      lines of standard input.
+    out: an .npy file (the ids beside it in .ids.txt) or a .parquet file.
+    model: tiny, a parameter file, or a Hugging Face folder of Qwen3-VL.
+    texts: the lines are texts, or an id, a tab and a text.
+    instruction: what the embeddings are for (folders alone).
+    width: keep so many numbers of each embedding, normalised again (folders).
+    batch_size: items that are read at once.
+    dtype: float32 or bfloat16 (folders alone).
+    tail: what ends each sequence: prompt_end, prompt or end (folders alone).
+    skip_errors: list pictures that cannot be read instead of stopping.
+  """
+  from vhop_jax.index import embed_files, embed_models
+
+  lines = sys.stdin.read().splitlines() if source == '-' else None
+  entries = embed_files.list_entries(source, lines, as_texts=texts)
+  function, about = embed_models.open_model(
+    model,
+    instruction=instruction,
+    width=width,
+    batch_size=batch_size,
+    dtype=dtype,
+    tail=tail,
+  )
+  print(
+    embed_files.embed_entries(
+      entries, out, function, about=about, skip_errors=skip_errors
+    )
+  )
+
+
 # A group of commands, or one command by itself.
 COMMANDS: dict[str, dict[str, Callable[..., None]] | Callable[..., None]] = {
   'worlds': {
@@ -262,6 +309,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]] | Callable[..., None]] = {
     'view': view,
   },
   'convert': convert,
+  'embed': embed,
   'route': route,
   'report': report,
 }

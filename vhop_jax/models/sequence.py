@@ -27,7 +27,18 @@ _Part = tuple[list[int], np.ndarray, list[int]]
 _IMAGE_SLOT = '{image}'
 # What is repeated when a row has several images.
 _IMAGE = f'{tokenizer_lib.VISION_START}{_IMAGE_SLOT}{tokenizer_lib.VISION_END}'
-_INSTRUCTION_SLOT = '{instruction}'
+
+_SLOT = re.compile('{(instruction|text)}')
+
+# What Qwen3-VL-Embedding reads where no instruction is given.
+DEFAULT_INSTRUCTION = "Represent the user's input."
+# What may stand at the end of a sequence, the token that is pooled included.
+# Serving stacks differ in it, and so do their embeddings.
+TAILS = {
+  'prompt_end': '<|im_end|>\n<|im_start|>assistant\n<|endoftext|>',
+  'prompt': '<|im_end|>\n<|im_start|>assistant\n',
+  'end': '<|im_end|>\n<|endoftext|>',
+}
 
 
 @flax.struct.dataclass
@@ -67,7 +78,7 @@ def from_batch(name: str, batch: Mapping[str, Any]) -> Sequence:
 
 @dataclasses.dataclass(frozen=True)
 class Template:
-  """Says what stands around an instruction and around an image.
+  """Says what stands around an instruction, an image and a text.
 
   The last token is the pooled one, and so the router's state token.
 
@@ -75,35 +86,40 @@ class Template:
     query: with the slots {instruction} and {image}.
     document: with the slot {image}.
     text: with the slot {instruction}.
+    item: with the slots {instruction}, {image} and {text}; '' if there are no
+      such sequences.
+    tail: what ends all of them.
     punctuate_texts: whether a text gets a final '.', as instructions do.
   """
 
   query: str
   document: str
   text: str
+  item: str
+  tail: str
   punctuate_texts: bool
 
 
+_SYSTEM = f'<|im_start|>system\n{DEFAULT_INSTRUCTION}<|im_end|>\n'
 # The chat template of Qwen3-VL-Embedding, and a short one for `tiny`, which
 # spends a third of the tokens.
 TEMPLATES = {
   'qwen3_vl_embedding': Template(
     query='<|im_start|>system\n{instruction}<|im_end|>\n<|im_start|>user\n'
-    '<|vision_start|>{image}<|vision_end|><|im_end|>\n'
-    '<|im_start|>assistant\n<|endoftext|>',
-    document="<|im_start|>system\nRepresent the user's input.<|im_end|>\n"
-    '<|im_start|>user\n<|vision_start|>{image}<|vision_end|><|im_end|>\n'
-    '<|im_start|>assistant\n<|endoftext|>',
-    text="<|im_start|>system\nRepresent the user's input.<|im_end|>\n"
-    '<|im_start|>user\n{instruction}<|im_end|>\n'
-    '<|im_start|>assistant\n<|endoftext|>',
+    '<|vision_start|>{image}<|vision_end|>',
+    document=f'{_SYSTEM}<|im_start|>user\n{_IMAGE}',
+    text=_SYSTEM + '<|im_start|>user\n{instruction}',
+    item='<|im_start|>system\n{instruction}<|im_end|>\n<|im_start|>user\n'
+    '<|vision_start|>{image}<|vision_end|>{text}',
+    tail=TAILS['prompt_end'],
     punctuate_texts=False,
   ),
   'tiny': Template(
-    query='{instruction}<|im_end|><|vision_start|>{image}<|vision_end|>'
-    '<|endoftext|>',
-    document='<|vision_start|>{image}<|vision_end|><|endoftext|>',
-    text='{instruction}<|im_end|><|endoftext|>',
+    query='{instruction}<|im_end|><|vision_start|>{image}<|vision_end|>',
+    document='<|vision_start|>{image}<|vision_end|>',
+    text='{instruction}<|im_end|>',
+    item='',
+    tail='<|endoftext|>',
     punctuate_texts=True,
   ),
 }
@@ -128,6 +144,7 @@ class SequenceMaker:
     *,
     template: str,
     grid: tuple[int, int],
+    tail: str = '',
   ):
     """Chooses the layout.
 
@@ -135,15 +152,19 @@ class SequenceMaker:
       tokenizer: knows the special tokens.
       template: a key of `TEMPLATES`.
       grid: rows and columns of an image's visual tokens (after merging).
+      tail: a key of `TAILS`; '' takes the template's own.
 
     Raises:
-      UsageError: the template is unknown.
+      UsageError: the template or the tail is unknown.
     """
     if template not in TEMPLATES:
       raise errors.UsageError(
         f'template={template!r}: choose {" or ".join(TEMPLATES)}'
       )
     self.template = TEMPLATES[template]
+    if tail:
+      errors.check_choice('tail', tail, tuple(TAILS))
+      self.template = dataclasses.replace(self.template, tail=TAILS[tail])
     self.tokenizer = tokenizer
     self.grid = grid
     self.num_visual = grid[0] * grid[1]
@@ -166,14 +187,19 @@ class SequenceMaker:
       length: S; None takes the longest row's.
     """
     rows = [
-      self._row(self.template.query, add_punctuation(text), images)
+      self._row(
+        self.template.query,
+        [self.grid] * images,
+        instruction=add_punctuation(text),
+      )
       for text in instructions
     ]
     return self._stack(rows, length)
 
   def documents(self, count: int) -> Sequence:
     """Lays out `count` rows of one image each, without an instruction."""
-    return self._stack([self._row(self.template.document, '', 1)] * count, None)
+    row = self._row(self.template.document, [self.grid])
+    return self._stack([row] * count, None)
 
   def texts(
     self, texts: SequenceOf[str], *, length: int | None = None
@@ -181,43 +207,69 @@ class SequenceMaker:
     """Lays out one text a row."""
     if self.template.punctuate_texts:
       texts = [add_punctuation(text) for text in texts]
-    rows = [self._row(self.template.text, text, 0) for text in texts]
+    rows = [self._row(self.template.text, (), instruction=t) for t in texts]
     return self._stack(rows, length)
+
+  def item(
+    self,
+    text: str,
+    grid: tuple[int, int] | None,
+    instruction: str = DEFAULT_INSTRUCTION,
+  ) -> Sequence:
+    """Lays out a text, an image of any size, or both, in one row.
+
+    Args:
+      text: '' for an image alone.
+      grid: of the image; None without one.
+      instruction: what the embedding is for.
+    """
+    row = self._row(
+      self.template.item,
+      [] if grid is None else [grid],
+      instruction=add_punctuation(instruction),
+      text=text,
+    )
+    return self._stack([row], None)
 
   def segment(self) -> Sequence:
     """Lays out what a decision adds, in one row: an image, the state token.
 
     Positions start at 0; the caller adds where the sequence stands.
     """
-    image = self._image_row(0, 0)
+    image = self._image_row(self.grid, 0, 0)
     end = ([self.pad_id], np.full((3, 1), max(self.grid)), [TEXT])
     return self._stack([_join([image, end])], None)
 
-  def _image_row(self, start: int, first_visual: int) -> _Part:
+  def _image_row(
+    self, grid: tuple[int, int], start: int, first_visual: int
+  ) -> _Part:
+    count = grid[0] * grid[1]
     rows, columns = np.meshgrid(
-      np.arange(self.grid[0]), np.arange(self.grid[1]), indexing='ij'
+      np.arange(grid[0]), np.arange(grid[1]), indexing='ij'
     )
     positions = start + np.stack(
-      [np.zeros(self.num_visual, int), rows.ravel(), columns.ravel()]
+      [np.zeros(count, int), rows.ravel(), columns.ravel()]
     )
-    index = first_visual + np.arange(self.num_visual)
-    return [self._image_id] * self.num_visual, positions, list(index)
+    index = first_visual + np.arange(count)
+    return [self._image_id] * count, positions, list(index)
 
-  def _row(self, template: str, instruction: str, images: int) -> _Part:
+  def _row(
+    self, template: str, grids: SequenceOf[tuple[int, int]], **texts: str
+  ) -> _Part:
     """Returns one row's tokens, positions [3, S] and visual index."""
-    # The slots are filled piece by piece: an instruction that contains the
-    # text '{image}' stays text.
-    template = template.replace(_IMAGE, _IMAGE * images)
-    pieces = re.split(r'({image}|{instruction})', template)
+    template = template.replace(_IMAGE, _IMAGE * len(grids))
+    template += self.template.tail
     parts: list[_Part] = []
     position, visual = 0, 0
-    for piece in pieces:
-      if piece == _IMAGE_SLOT:
-        parts.append(self._image_row(position, visual))
-        position += max(self.grid)
-        visual += self.num_visual
-        continue
-      text = instruction if piece == _INSTRUCTION_SLOT else piece
+    # Cut at the images first and filled then: a text that contains '{image}'
+    # stays text.
+    for number, piece in enumerate(template.split(_IMAGE_SLOT)):
+      if number:
+        grid = grids[number - 1]
+        parts.append(self._image_row(grid, position, visual))
+        position += max(grid)
+        visual += grid[0] * grid[1]
+      text = _SLOT.sub(lambda found: texts[found[1]], piece)
       ids = self.tokenizer.encode(text, add_special_tokens=False).ids
       steps = position + np.arange(len(ids))
       parts.append((ids, np.tile(steps, (3, 1)), [TEXT] * len(ids)))

@@ -1,0 +1,291 @@
+"""Embeds many texts or picture files into one file; can be interrupted.
+
+The work is done in parts, each a small file beside the result. A run that is
+interrupted goes on after its last whole part; when all are there they are
+joined and removed.
+"""
+
+from collections.abc import Callable, Sequence
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+from typing import Any
+
+import numpy as np
+import tqdm
+
+from vhop_jax import errors
+from vhop_jax.models import encoder as encoder_lib
+from vhop_jax.models import image_processor
+from vhop_jax.typing import Float32, ndarray
+
+PART_ITEMS = 256
+SUFFIXES = ('.npy', '.parquet')
+PICTURES = frozenset(
+  ('.bmp', '.gif', '.jpeg', '.jpg', '.png', '.tif', '.tiff', '.webp')
+)
+
+# Embeds some items, in their order.
+Embed = Callable[[Sequence[encoder_lib.Item]], Float32[ndarray, 'items width']]
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+  """Is one thing to embed, not yet read.
+
+  Attributes:
+    id: its name in the result: one line.
+    text: what to embed; '' for a picture.
+    path: of a picture; None for a text.
+  """
+
+  id: str
+  text: str = ''
+  path: pathlib.Path | None = None
+
+  def read(self) -> encoder_lib.Item:
+    """Reads the picture, if it is one.
+
+    Raises:
+      DataError: it cannot be read.
+    """
+    if self.path is None:
+      return encoder_lib.Item(text=self.text)
+    return encoder_lib.Item(pixels=image_processor.read_picture(self.path))
+
+
+def list_entries(
+  source: str, lines: Sequence[str] | None, *, as_texts: bool
+) -> list[Entry]:
+  """Lists what is to be embedded.
+
+  Args:
+    source: a folder of pictures, searched whole; or a file with a path or text
+      in each line.
+    lines: of the file instead, e.g. from standard input.
+    as_texts: whether the lines are texts. One with a tab is an id and a text;
+      else the id is the number of the line, from 0.
+
+  Raises:
+    UsageError: a folder has no texts.
+    DataError: there is nothing to embed, or an id comes twice.
+  """
+  folder = pathlib.Path(source)
+  if lines is None and folder.is_dir():
+    if as_texts:
+      raise errors.UsageError(
+        f'{source} is a folder: texts come from a file, one in each line'
+      )
+    entries = [
+      Entry(str(path.relative_to(folder)), path=path)
+      for path in sorted(folder.rglob('*'))
+      if path.suffix.lower() in PICTURES and path.is_file()
+    ]
+    known = ', '.join(sorted(PICTURES))
+    if not entries:
+      raise errors.DataError(f'{source} has no picture ({known}): add some')
+    return entries
+  if lines is None:
+    try:
+      lines = folder.read_text(encoding='utf-8').splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+      raise errors.DataError(
+        f'{source} cannot be read as a list ({error}): give a folder of'
+        ' pictures, or a text file with one path or text in each line'
+      ) from error
+  entries = []
+  for number, line in enumerate(lines):
+    if not line.strip():
+      continue
+    if not as_texts:
+      entries.append(Entry(line.strip(), path=pathlib.Path(line.strip())))
+      continue
+    name, tab, text = line.partition('\t')
+    entries.append(Entry(name, text) if tab else Entry(str(number), line))
+  if not entries:
+    raise errors.DataError(f'{source} has no line: write some')
+  seen: set[str] = set()
+  for entry in entries:
+    if entry.id in seen:
+      raise errors.DataError(f'{source} names {entry.id!r} twice: remove one')
+    seen.add(entry.id)
+  return entries
+
+
+def embed_entries(
+  entries: Sequence[Entry],
+  out: str | os.PathLike[str],
+  embed: Embed,
+  *,
+  about: dict[str, Any],
+  skip_errors: bool,
+) -> str:
+  """Embeds entries and writes the result; goes on where a run left off.
+
+  Args:
+    entries: in the order of the result.
+    out: an .npy file, beside which `.ids.txt` has an id in each line; or a
+      .parquet file with the columns id and embedding.
+    embed: the model.
+    about: what changes the embeddings, as JSON can hold it; kept beside the
+      result in `.json`, and a run goes on only with the same.
+    skip_errors: whether an entry that cannot be read is left out and listed in
+      `.errors.txt` beside the result, instead of ending the run.
+
+  Returns:
+    What was done, in one line.
+
+  Raises:
+    UsageError: the file exists, has another suffix, or its parts are those of
+      another run.
+    DataError: an entry cannot be read; the message names it.
+    Interrupted: by Ctrl-C; what was done is kept.
+  """
+  out = pathlib.Path(out)
+  if out.suffix not in SUFFIXES:
+    raise errors.UsageError(f'{out}: the name must end in .npy or .parquet')
+  if out.exists():
+    raise errors.UsageError(f'{out} exists: choose another file')
+  parts = out.with_name(out.name + '.parts')
+  digest = hashlib.sha256()
+  for entry in entries:
+    digest.update(f'{entry.id}\0{entry.text}\0'.encode())
+  asked = {**about, 'count': len(entries), 'entries': digest.hexdigest()}
+  _open_parts(parts, asked)
+  starts = range(0, len(entries), PART_ITEMS)
+  paths = [parts / f'{i:06d}.npz' for i in range(len(starts))]
+  done = sum(path.exists() for path in paths)
+  if done:
+    print(f'going on after {done} of {len(paths)} parts in {parts}', flush=True)
+  bar = tqdm.tqdm(
+    total=len(entries),
+    initial=min(len(entries), done * PART_ITEMS),
+    unit=' items',
+    desc='embedding',
+  )
+  try:
+    with bar:
+      for start, path in zip(starts, paths, strict=True):
+        if path.exists():
+          continue
+        some = entries[start : start + PART_ITEMS]
+        _save_part(path, some, embed, skip_errors=skip_errors)
+        bar.update(len(some))
+  except KeyboardInterrupt:
+    raise errors.Interrupted(
+      f'interrupted; what was done is in {parts}: run the same command to go on'
+    ) from None
+  made, failed = _join_parts(paths, entries, out, asked)
+  shutil.rmtree(parts)
+  skipped = f', left out {failed} (see {_beside(out, ".errors.txt")})'
+  return f'wrote {made:,} embeddings to {out}{skipped if failed else ""}'
+
+
+def _open_parts(parts: pathlib.Path, asked: dict[str, Any]) -> None:
+  """Makes the folder of the parts, or checks that it is this run's."""
+  path = parts / 'run.json'
+  if not path.exists():
+    parts.mkdir(parents=True, exist_ok=True)
+    _write(path, json.dumps(asked, sort_keys=True))
+    return
+  found = json.loads(path.read_text(encoding='utf-8'))
+  if changed := sorted(k for k in asked if found.get(k) != asked[k]):
+    raise errors.UsageError(
+      f'{parts} has parts of a run with other {", ".join(changed)}: delete it,'
+      ' or choose another file'
+    )
+
+
+def _save_part(
+  path: pathlib.Path,
+  entries: Sequence[Entry],
+  embed: Embed,
+  *,
+  skip_errors: bool,
+) -> None:
+  items, rows, failures = [], [], []
+  for row, entry in enumerate(entries):
+    try:
+      items.append(entry.read())
+      rows.append(row)
+    except errors.DataError as error:
+      if not skip_errors:
+        raise
+      failures.append(f'{entry.id}\t{error.message}')
+  embedded = embed(items) if items else np.zeros((0, 0), np.float32)
+  part = path.with_suffix('.part')
+  with part.open('wb') as file:
+    np.savez(
+      file,
+      embedded=embedded,
+      rows=np.array(rows, int),
+      failures=np.array(failures, str),
+    )
+  os.replace(part, path)
+
+
+def _join_parts(
+  paths: Sequence[pathlib.Path],
+  entries: Sequence[Entry],
+  out: pathlib.Path,
+  asked: dict[str, Any],
+) -> tuple[int, int]:
+  """Writes the result; returns how many rows it has and how many failed."""
+  pieces, ids, failures = [], [], []
+  for number, path in enumerate(paths):
+    with np.load(path) as part:
+      if len(part['rows']):
+        pieces.append(part['embedded'])
+      ids += [entries[number * PART_ITEMS + row].id for row in part['rows']]
+      failures += part['failures'].tolist()
+  if not pieces:
+    raise errors.DataError(
+      f'none of the {len(entries)} items could be read: {failures[0]}'
+    )
+  embedded = np.concatenate(pieces)
+  if failures:
+    _write(_beside(out, '.errors.txt'), '\n'.join(failures) + '\n')
+  written = out.with_name(out.name + '.part')
+  if out.suffix == '.npy':
+    with written.open('wb') as file:
+      np.save(file, embedded)
+    _write(_beside(out, '.ids.txt'), '\n'.join(ids) + '\n')
+  else:
+    _write_parquet(written, ids, embedded, asked)
+  _write(_beside(out, '.json'), json.dumps(asked, indent=2, sort_keys=True))
+  os.replace(written, out)
+  return len(ids), len(failures)
+
+
+def _write_parquet(
+  path: pathlib.Path,
+  ids: Sequence[str],
+  embedded: Float32[ndarray, 'items width'],
+  asked: dict[str, Any],
+) -> None:
+  import pyarrow
+  import pyarrow.parquet
+
+  values = pyarrow.array(embedded.reshape(-1))
+  table = pyarrow.table(
+    {
+      'id': list(ids),
+      'embedding': pyarrow.FixedSizeListArray.from_arrays(
+        values, embedded.shape[1]
+      ),
+    }
+  ).replace_schema_metadata({'vhop': json.dumps(asked, sort_keys=True)})
+  pyarrow.parquet.write_table(table, path)
+
+
+def _beside(out: pathlib.Path, suffix: str) -> pathlib.Path:
+  return out.with_name(out.stem + suffix)
+
+
+def _write(path: pathlib.Path, text: str) -> None:
+  part = path.with_name(path.name + '.part')
+  part.write_text(text, encoding='utf-8')
+  os.replace(part, path)
