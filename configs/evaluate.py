@@ -16,7 +16,13 @@ def get_config(arg=None):
   config.embedder = 'tiny'
   # Of a Hugging Face folder of Qwen3-VL as the embedder, else not read.
   config.backbone = dict(
-    width_px=224, height_px=160, dtype='float32', remat='none'
+    width_px=224,
+    height_px=160,
+    dtype='float32',
+    # 'none', 'dots' or 'full': what is computed anew in the backward pass.
+    remat='none',
+    # 'matmul', 'xla' or, on NVIDIA GPUs in bfloat16, 'cudnn'.
+    attention='matmul',
   )
   # A router.safetensors of each stage of training; '' leaves the stage out,
   # and without any the baselines are measured alone.

@@ -124,12 +124,6 @@ def get_config(arg=None):
 
   if len(prefixes) > 1:
     config.sft.data.decisions = _MIXED_HOPS
-  if config.experiment == 'precise_mixed':
-    # Walks of five hops, so that instructions of that length are read.
-    for stage in config.stages:
-      config[stage].walk_extra_hops = 1
-      config[stage].data.max_text_tokens = 96
-    config.sft.data.decisions = _MIXED_HOPS + 1
 
   if arg == 'no_warmup':
     config.sft.joint_steps += config.sft.warmup_steps

@@ -4,6 +4,12 @@ r"""Trains a router online: the expert labels what its own rollouts visit.
       --workdir=runs/imitation
 
 The argument `plain` is DAgger whose rollouts never follow the expert.
+
+The argument `2b` is for Qwen3-VL-Embedding-2B in the folder
+models/Qwen3-VL-Embedding-2B, on a slice of a v5p-8 or 8 x H100; what a chip
+holds is told, without any, by
+
+  python -m vhop_jax.train.memory --config=configs/imitation.py:2b
 """
 
 import ml_collections
@@ -13,11 +19,12 @@ def get_config(arg=None):
   """Returns the settings.
 
   Args:
-    arg: None, or 'plain' for rollouts of the policy alone.
+    arg: None, 'plain' for rollouts of the policy alone, or '2b' for the
+      paper's backbone.
   """
-  if arg not in (None, 'plain'):
+  if arg not in (None, 'plain', '2b'):
     raise ValueError(
-      f"configs/imitation.py:{arg}: the argument is 'plain' or none"
+      f"configs/imitation.py:{arg}: the argument is 'plain', '2b' or none"
     )
   config = ml_collections.ConfigDict()
   config.stage = 'imitation'
@@ -25,7 +32,13 @@ def get_config(arg=None):
   config.embedder = 'tiny'
   # Of a Hugging Face folder of Qwen3-VL as the embedder, else not read.
   config.backbone = dict(
-    width_px=224, height_px=160, dtype='float32', remat='none'
+    width_px=224,
+    height_px=160,
+    dtype='float32',
+    # 'none', 'dots' or 'full': what is computed anew in the backward pass.
+    remat='none',
+    # 'matmul', 'xla' or, on NVIDIA GPUs in bfloat16, 'cudnn'.
+    attention='matmul',
   )
   # What training starts from, and was made with the same embedder.
   config.router = 'runs/sft/router.safetensors'
@@ -93,4 +106,14 @@ def get_config(arg=None):
   config.log_every = 10
   config.checkpoint_every = 50
   config.evaluate_every = 130
+  if arg == '2b':
+    config.embedder = 'models/Qwen3-VL-Embedding-2B'
+    config.mirror = False
+    config.backbone.update(dtype='bfloat16', remat='full')
+    config.data.update(batch_size=32, max_text_tokens=160)
+    # The gates have ten times the rate of the adapters.
+    config.imitation_optimizer.update(
+      lr=1e-3, weight_decay=0.0, part_factors=dict(state=0.1, select=0.1)
+    )
+    config.mesh = dict(data=1, fsdp=-1, tensor=1)
   return config.lock()

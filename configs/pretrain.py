@@ -13,6 +13,12 @@ artists (`make assets`) and more queries that name neither relation nor colour:
 
   python -m vhop_jax.main --config=configs/pretrain.py:levels \
       --workdir=runs/pretrain_levels
+
+The package has the result of `longer`. These 2,000 updates more (100 minutes on
+two cores, beside other work) made the next image harder to find. Recall@1 of
+the hops, each told by itself, before and after: dev 70/82/96 and 62/79/96,
+vague_dev 38/52/70 and 26/42/53, l5_dev 62/71/88 and 63/68/82; l6_dev stayed
+under 5. The mixture has too little of each kind for a model of this size.
 """
 
 import ml_collections

@@ -4,21 +4,40 @@ r"""Trains a router by a reward: did it stop on a right answer, and how soon.
       --workdir=runs/reinforce
 
 Its worlds have answers but no chains.
+
+The argument `2b` is for Qwen3-VL-Embedding-2B in the folder
+models/Qwen3-VL-Embedding-2B, on a slice of a v5p-8 or 8 x H100; what a chip
+holds is told, without any, by
+
+  python -m vhop_jax.train.memory --config=configs/reinforce.py:2b
 """
 
 import ml_collections
 
 
 def get_config(arg=None):
-  """Returns the settings; takes no argument."""
-  del arg
+  """Returns the settings.
+
+  Args:
+    arg: None, or '2b' for the paper's backbone.
+  """
+  if arg not in (None, '2b'):
+    raise ValueError(
+      f"configs/reinforce.py:{arg}: the argument is '2b' or none"
+    )
   config = ml_collections.ConfigDict()
   config.stage = 'reinforce'
   config.seed = 0
   config.embedder = 'tiny'
   # Of a Hugging Face folder of Qwen3-VL as the embedder, else not read.
   config.backbone = dict(
-    width_px=224, height_px=160, dtype='float32', remat='none'
+    width_px=224,
+    height_px=160,
+    dtype='float32',
+    # 'none', 'dots' or 'full': what is computed anew in the backward pass.
+    remat='none',
+    # 'matmul', 'xla' or, on NVIDIA GPUs in bfloat16, 'cudnn'.
+    attention='matmul',
   )
   # What training starts from, and was made with the same embedder.
   config.router = 'runs/imitation/router.safetensors'
@@ -92,4 +111,13 @@ def get_config(arg=None):
   config.log_every = 5
   config.checkpoint_every = 25
   config.evaluate_every = 30
+  if arg == '2b':
+    config.embedder = 'models/Qwen3-VL-Embedding-2B'
+    config.mirror = False
+    config.backbone.update(dtype='bfloat16', remat='full')
+    config.data.update(batch_size=32, max_text_tokens=160)
+    config.reinforce_optimizer.update(
+      lr=3e-4, part_factors=dict(state=0.1, select=0.1)
+    )
+    config.mesh = dict(data=1, fsdp=-1, tensor=1)
   return config.lock()

@@ -7,6 +7,12 @@ turns and come back; `paper` takes a single world of 500 families, with gold
 chains alone:
 
   python -m vhop_jax.main --config=configs/sft.py:paper --workdir=runs/paper
+
+The argument `2b` is for Qwen3-VL-Embedding-2B in the folder
+models/Qwen3-VL-Embedding-2B, on a slice of a v5p-8 or 8 x H100; what a chip
+holds is told, without any, by
+
+  python -m vhop_jax.train.memory --config=configs/sft.py:2b
 """
 
 import ml_collections
@@ -16,12 +22,12 @@ def get_config(arg=None):
   """Returns the settings.
 
   Args:
-    arg: None, 'turns' for demonstrations with wrong turns, or 'paper' for one
-      training world.
+    arg: None, 'turns' for demonstrations with wrong turns, 'paper' for one
+      training world, or '2b' for the paper's backbone.
   """
-  if arg not in (None, 'turns', 'paper'):
+  if arg not in (None, 'turns', 'paper', '2b'):
     raise ValueError(
-      f"configs/sft.py:{arg}: the argument is 'turns', 'paper' or none"
+      f"configs/sft.py:{arg}: the argument is 'turns', 'paper', '2b' or none"
     )
   config = ml_collections.ConfigDict()
   config.stage = 'sft'
@@ -30,7 +36,13 @@ def get_config(arg=None):
   config.embedder = 'tiny'
   # Of a Hugging Face folder of Qwen3-VL as the embedder, else not read.
   config.backbone = dict(
-    width_px=224, height_px=160, dtype='float32', remat='none'
+    width_px=224,
+    height_px=160,
+    dtype='float32',
+    # 'none', 'dots' or 'full': what is computed anew in the backward pass.
+    remat='none',
+    # 'matmul', 'xla' or, on NVIDIA GPUs in bfloat16, 'cudnn'.
+    attention='matmul',
   )
   # A pattern; the training worlds must share nothing with the others.
   config.worlds = 'runs/worlds/sft_*'
@@ -110,4 +122,18 @@ def get_config(arg=None):
   config.log_every = 10
   config.checkpoint_every = 50
   config.evaluate_every = 100
+  if arg == '2b':
+    # The paper's recipe on Qwen3-VL-Embedding-2B: one world of 500 families in
+    # its own words, adapters of rank 32, the rest frozen.
+    config.embedder = 'models/Qwen3-VL-Embedding-2B'
+    config.worlds = 'runs/worlds/paper_sft'
+    config.mirror = False
+    config.backbone.update(dtype='bfloat16', remat='full')
+    config.lora.rank = 32
+    config.data.update(
+      batch_size=32, max_text_tokens=160, reword=False, walk_frac=0.0
+    )
+    for phase in ('warmup', 'joint'):
+      config[f'{phase}_optimizer'].update(lr=1e-4, weight_decay=0.0)
+    config.mesh = dict(data=1, fsdp=-1, tensor=1)
   return config.lock()

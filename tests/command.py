@@ -1,5 +1,7 @@
 """Runs stages and `vhop` by their command line."""
 
+import runpy
+
 import pytest
 
 from vhop_jax import cli
@@ -40,3 +42,18 @@ def assert_one_line_error(capsys, words):
   assert len(lines) == 1
   assert lines[0].startswith('error: ')
   assert words in lines[0]
+
+
+def load_config(name, argument, values):
+  """Returns a config with overrides, unlocked.
+
+  Args:
+    name: of the config file.
+    argument: of the config, or None.
+    values: overrides by dotted name.
+  """
+  path = f'configs/{name}.py'
+  config = runpy.run_path(path)['get_config'](argument).unlock()
+  for key, value in values.items():
+    config.update_from_flattened_dict({key: value})
+  return config

@@ -210,8 +210,16 @@ def test_padding_before_the_first_token_gives_finite_gradients():
   np.testing.assert_array_equal(gradient[:, :2], 0)
 
 
-@pytest.mark.parametrize('change', [dict(remat='full'), dict(scan_unroll=3)])
-def test_remat_and_unroll_change_neither_values_nor_gradients(change):
+@pytest.mark.parametrize(
+  'change',
+  [
+    dict(remat='full'),
+    dict(remat='dots'),
+    dict(scan_unroll=3),
+    dict(attention='xla'),
+  ],
+)
+def test_remat_unroll_and_attention_change_neither_values_nor_gradients(change):
   inputs = make_inputs()
 
   def loss(params, config):
@@ -271,3 +279,29 @@ def test_parameters_name_their_logical_axes():
 def test_impossible_sizes_are_refused(change, message):
   with pytest.raises(errors.UsageError, match=message):
     dataclasses.replace(CONFIG, **change)
+
+
+def test_fused_attention_without_a_gpu_is_refused():
+  config = dataclasses.replace(CONFIG, attention='cudnn')
+  inputs = make_inputs()
+  with pytest.raises(errors.UsageError, match="'cudnn' needs an NVIDIA GPU"):
+    decoder_lib.Decoder(config).apply(
+      make_params(), inputs['embeddings'], inputs['positions'], inputs['mask']
+    )
+
+
+@pytest.mark.parametrize('attention', ['matmul', 'xla'])
+def test_bfloat16_is_near_float32(attention):
+  config = dataclasses.replace(CONFIG, attention=attention)
+  inputs = make_inputs()
+  results = [
+    quick.jit(decoder_lib.Decoder(config, dtype).apply)(
+      make_params(), inputs['embeddings'], inputs['positions'], inputs['mask']
+    )[0]
+    for dtype in (jnp.float32, jnp.bfloat16)
+  ]
+  assert results[1].dtype == jnp.bfloat16
+  difference = np.abs(np.asarray(results[1], np.float32) - results[0])
+  # Eight bits of mantissa: errors of 2^-9 a product, over some layers.
+  mask = np.asarray(inputs['mask'])
+  assert difference[mask].mean() < 0.02 * np.abs(results[0])[mask].mean()

@@ -120,7 +120,8 @@ def test_merged_blocks_come_one_after_the_other():
   )
 
 
-def test_remat_changes_neither_values_nor_gradients():
+@pytest.mark.parametrize('change', [dict(remat='full'), dict(attention='xla')])
+def test_remat_and_attention_change_neither_values_nor_gradients(change):
   patches, layout = make_patches(8), make_layout([[1, 4, 2]])
 
   def loss(patches, config):
@@ -129,7 +130,7 @@ def test_remat_changes_neither_values_nor_gradients():
 
   run = quick.jit(jax.value_and_grad(loss), static_argnums=1)
   value, gradient = run(patches, CONFIG)
-  other = run(patches, dataclasses.replace(CONFIG, remat='full'))
+  other = run(patches, dataclasses.replace(CONFIG, **change))
   np.testing.assert_allclose(other[0], value, rtol=1e-5)
   np.testing.assert_allclose(other[1], gradient, rtol=1e-4, atol=1e-5)
 

@@ -23,7 +23,7 @@ the names in brackets are also the logical axes for sharding:
     final_norm/scale             [embed]
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 import dataclasses
 import math
 from typing import Any
@@ -43,6 +43,17 @@ Rope = tuple[Array, Array]  # Cosines and sines, see `compute_rope`.
 
 # Of a computation.
 COMPUTE_DTYPES = ('float32', 'bfloat16')
+
+# What is kept of a layer for the backward pass: everything, the results of
+# products with weights, or nothing, so that it is computed again.
+REMATS: Mapping[str, Callable[..., Any] | None] = {
+  'none': None,
+  'dots': jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+  'full': jax.checkpoint_policies.nothing_saveable,
+}
+
+# Ways to compute attention, see `attend`.
+ATTENTIONS = ('matmul', 'xla', 'cudnn')
 
 # Large and finite: a row without any allowed slot softmaxes to finite values
 # (padding in front of the first token), where -inf would give NaN.
@@ -65,13 +76,13 @@ class DecoderConfig:
     mrope_section: frequencies that belong to time, height and width; their
       sum is `head_dim // 2`.
     rms_norm_eps: epsilon in each RMSNorm.
-    remat: 'full' recomputes each layer in the backward pass, 'none' keeps
-      every activation.
+    remat: one of `REMATS`: what of a layer is kept for the backward pass.
     scan_unroll: layers per iteration of the scan over layers. Changes speed
       and compile time only.
     dtype: of the computation where a module is not told another; norms,
       softmax and rotations are float32 in any case.
     lora: the adapters of the layers, or None.
+    attention: one of `ATTENTIONS`, see `attend`.
   """
 
   vocab_size: int
@@ -88,6 +99,7 @@ class DecoderConfig:
   scan_unroll: int = 1
   dtype: str = 'float32'
   lora: lora_lib.LoraConfig | None = None
+  attention: str = 'matmul'
 
   def __post_init__(self) -> None:
     errors.check_choice('dtype', self.dtype, COMPUTE_DTYPES)
@@ -101,10 +113,8 @@ class DecoderConfig:
         f'mrope_section={tuple(self.mrope_section)} must sum to half of '
         f'head_dim={self.head_dim}'
       )
-    if self.remat not in ('none', 'full'):
-      raise errors.UsageError(
-        f"remat={self.remat!r} is neither 'none' nor 'full'"
-      )
+    errors.check_choice('remat', self.remat, tuple(REMATS))
+    errors.check_choice('attention', self.attention, ATTENTIONS)
 
 
 @flax.struct.dataclass
@@ -203,6 +213,14 @@ def apply_rope(
     [first * cos - second * sin, second * cos + first * sin], axis=-1
   )
   return rotated.astype(x.dtype)
+
+
+def rematerialize(module: Any, remat: str) -> Any:
+  """Returns a layer's class that keeps what `REMATS` says."""
+  policy = REMATS[remat]
+  if policy is None:
+    return module
+  return nn.remat(module, prevent_cse=False, policy=policy)
 
 
 def partition(
@@ -315,22 +333,41 @@ def attend(
   k: Float[Array, 'B slots kv_heads head_dim'],
   v: Float[Array, 'B slots kv_heads head_dim'],
   allowed: Bool[Array, '#B S slots'],
+  *,
+  implementation: str = 'matmul',
 ) -> Float[Array, 'B S heads head_dim']:
   """Computes grouped-query attention; softmax in float32.
 
-  Written as batched matrix products that divide by the softmax's sum after
-  the second one: on a CPU a quarter quicker, forward and backward, than the
-  einsum form, and twice as quick as `jax.nn.dot_product_attention`.
+  'matmul' is written as batched matrix products that divide by the softmax's
+  sum after the second one: on a CPU a quarter quicker, forward and backward,
+  than the einsum form, and twice as quick as 'xla', which is
+  `jax.nn.dot_product_attention`. 'cudnn' is the same by cuDNN's fused kernel:
+  on NVIDIA GPUs, in bfloat16, without an array of S x slots.
 
   Args:
     q: queries; `heads` is a multiple of `kv_heads`.
     k: keys.
     v: values.
     allowed: True where a query's slot may read a key's.
+    implementation: one of `ATTENTIONS`.
 
   Returns:
     The weighted values.
+
+  Raises:
+    UsageError: the machine has not what the implementation needs.
   """
+  if implementation != 'matmul':
+    if implementation == 'cudnn' and jax.default_backend() != 'gpu':
+      raise errors.UsageError(
+        f"attention='cudnn' needs an NVIDIA GPU, and this is a"
+        f" {jax.default_backend()}: choose 'xla' or 'matmul'"
+      )
+    library: Any = implementation
+    attended: Array = jax.nn.dot_product_attention(
+      q, k, v, mask=allowed[:, None], implementation=library
+    )
+    return attended
   batch, length, heads, head_dim = q.shape
   slots, kv_heads = k.shape[1:3]
   group = heads // kv_heads
@@ -420,7 +457,8 @@ class DecoderLayer(nn.Module):
       )
       cached = (k, v)
       k, v = k.astype(self.dtype), v.astype(self.dtype)
-    x += linear('out', heads, embed)(attend(q, k, v, allowed))
+    attended = attend(q, k, v, allowed, implementation=config.attention)
+    x += linear('out', heads, embed)(attended)
 
     y = norm('mlp_norm', 'embed')(x)
     gate = linear('gate', embed, mlp)(y)
@@ -461,9 +499,7 @@ class Decoder(nn.Module):
       (config.vocab_size, config.hidden_size),
       jnp.float32,
     )
-    layer = DecoderLayer
-    if config.remat == 'full':
-      layer = nn.remat(layer, prevent_cse=False)
+    layer = rematerialize(DecoderLayer, config.remat)
     self.layers = nn.scan(
       layer,
       variable_axes={'params': 0},

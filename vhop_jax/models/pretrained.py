@@ -7,6 +7,7 @@ import pathlib
 from typing import Any
 
 import flax.linen as nn
+import flax.traverse_util
 import jax
 import jax.numpy as jnp
 
@@ -181,6 +182,7 @@ def load_folder(
   height_px: int = 160,
   dtype: str = 'float32',
   remat: str = 'none',
+  attention: str = 'matmul',
 ) -> Pretrained:
   """Loads a Hugging Face folder of Qwen3-VL as an embedding model.
 
@@ -190,6 +192,7 @@ def load_folder(
     height_px: likewise.
     dtype: of parameters and computation, 'float32' or 'bfloat16'.
     remat: see `decoder.DecoderConfig`.
+    attention: likewise; of the vision tower, too.
 
   Raises:
     UsageError: a setting is out of its range.
@@ -197,7 +200,9 @@ def load_folder(
   """
   config = convert.read_config(folder)
   decoder = dataclasses.asdict(
-    dataclasses.replace(config.decoder, dtype=dtype, remat=remat)
+    dataclasses.replace(
+      config.decoder, dtype=dtype, remat=remat, attention=attention
+    )
   )
   del decoder['lora']
   settings = {
@@ -207,14 +212,20 @@ def load_folder(
       'kind': QWEN3_VL,
       'width_px': width_px,
       'height_px': height_px,
-      **dataclasses.asdict(config.vision),
+      **dataclasses.asdict(
+        dataclasses.replace(config.vision, attention=attention)
+      ),
     },
     'decoder': decoder,
   }
   module, maker = make_module(settings), make_maker(settings)
   loaded = convert.load_params(folder, dtype=jnp.dtype(dtype))
-  # The path may change, the content may not.
-  named = {name: x for name, x in settings.items() if name != 'folder'}
+  # Neither the path nor how something is computed changes what is.
+  named = {
+    'template': settings['template'],
+    'size_px': [width_px, height_px],
+    'dtype': dtype,
+  }
   return Pretrained(
     module=module,
     params={'tower': loaded['vision'], 'text': {'decoder': loaded['decoder']}},
@@ -298,40 +309,96 @@ def make_router(
   errors.check_choice('gate_input', gate_input, router_lib.GATE_INPUTS)
   config = dataclasses.replace(embedder.module.config.decoder, lora=lora)
   module = router_lib.Router(config, inverse_temperature, view, gate_input)
-  state = jnp.zeros((1, config.hidden_size))
-  evidence = jnp.zeros((1, evidence_lib.EVIDENCE_SIZE))
-
-  def init(rng: jax.Array) -> Params:
-    rng_stop, rng_backtrack = jax.random.split(rng)
-    gate = router_lib.GateHead(module.gate_size)
-    depth = jnp.zeros(1, jnp.int32)
-    return {
-      'absence': router_lib.AbsenceHead().init(rng),
-      'depth': router_lib.DepthEmbedding(config.hidden_size).init(rng, depth),
-      'select': router_lib.SelectHead(inverse_temperature).init(rng, state),
-      'stop': gate.init(rng_stop, state, evidence),
-      'backtrack': gate.init(rng_backtrack, state, evidence),
-    }
-
-  heads = nn.meta.unbox(jax.jit(init)(jax.random.key(0)))
-  text = embedder.params['text']
-  sides = {'state': text, 'gallery': text}
-  if lora is not None:
-    rngs = jax.random.split(jax.random.key(1))
-    sides = {
-      'base': text,
-      'state': lora_lib.init(text, lora, rngs[0]),
-      'gallery': lora_lib.init(text, lora, rngs[1]),
-    }
   return RouterModel(
     module=module,
-    params={
-      **sides,
-      **{name: head['params'] for name, head in heads.items()},
-    },
+    params=init_router_params(embedder.params['text'], module),
     embedder=embedder,
     inverse_temperature=inverse_temperature,
   )
+
+
+def init_router_params(text: Params, module: router_lib.Router) -> Params:
+  """Makes the parameters that an untrained router starts with.
+
+  Args:
+    text: parameters of the embedding model's text encoder.
+    module: the router, with adapters or without.
+  """
+  lora = module.config.lora
+  heads = nn.meta.unbox(jax.jit(lambda: _init_heads(module))())
+  if lora is None:
+    return {'state': text, 'gallery': text, **heads}
+  rngs = jax.random.split(jax.random.key(1))
+  return {
+    'base': text,
+    'state': lora_lib.init(text, lora, rngs[0]),
+    'gallery': lora_lib.init(text, lora, rngs[1]),
+    **heads,
+  }
+
+
+def box_params(module: router_lib.Router, params: Params) -> Params:
+  """Returns a router's parameters boxed with their logical axes.
+
+  What comes from a file has none; the mesh is to be told where each part lies.
+
+  Args:
+    module: the router.
+    params: its parameters, or their shapes.
+  """
+  config = module.config
+  text = jax.eval_shape(
+    lambda: embedder_lib.TextEncoder(config).init(
+      jax.random.key(0), _make_probe(), None
+    )
+  )['params']
+  heads = jax.eval_shape(lambda: _init_heads(module))
+  sides = {side: text for side in ('base', 'state', 'gallery')}
+  axes = {
+    path: leaf.names
+    for path, leaf in flax.traverse_util.flatten_dict(
+      {**sides, **heads}
+    ).items()
+    if isinstance(leaf, nn.Partitioned)
+  }
+  flat = flax.traverse_util.flatten_dict(params)
+  boxed: Params = flax.traverse_util.unflatten_dict(
+    {
+      path: nn.LogicallyPartitioned(x, axes[path]) if path in axes else x
+      for path, x in flat.items()
+    }
+  )
+  return boxed
+
+
+def _make_probe() -> sequence_lib.Sequence:
+  """Returns a sequence of one token."""
+  return sequence_lib.Sequence(
+    tokens=jnp.zeros((1, 1), jnp.int32),
+    positions=jnp.zeros((1, 3, 1), jnp.int32),
+    mask=jnp.ones((1, 1), bool),
+    visual_index=jnp.full((1, 1), sequence_lib.TEXT),
+  )
+
+
+def _init_heads(module: router_lib.Router) -> Params:
+  """Draws the heads of a router, boxed with their logical axes."""
+  state = jnp.zeros((1, module.config.hidden_size))
+  evidence = jnp.zeros((1, evidence_lib.EVIDENCE_SIZE))
+  rng = jax.random.key(0)
+  rng_stop, rng_backtrack = jax.random.split(rng)
+  gate = router_lib.GateHead(module.gate_size)
+  depth = router_lib.DepthEmbedding(module.config.hidden_size)
+  heads = {
+    'absence': router_lib.AbsenceHead().init(rng),
+    'depth': depth.init(rng, jnp.zeros(1, jnp.int32)),
+    'select': router_lib.SelectHead(module.inverse_temperature).init(
+      rng, state
+    ),
+    'stop': gate.init(rng_stop, state, evidence),
+    'backtrack': gate.init(rng_backtrack, state, evidence),
+  }
+  return {name: head['params'] for name, head in heads.items()}
 
 
 def save_router(
@@ -381,7 +448,10 @@ def read_backbone(path: str | os.PathLike[str]) -> dict[str, Any]:
     return {}
   return {
     **{name: settings['tower'][name] for name in ('width_px', 'height_px')},
-    **{name: settings['decoder'][name] for name in ('dtype', 'remat')},
+    **{
+      name: settings['decoder'][name]
+      for name in ('dtype', 'remat', 'attention')
+    },
   }
 
 

@@ -61,8 +61,9 @@ class VisionConfig:
     temporal_patch_size: frames per patch (an image is repeated).
     merge_size: patches per visual token, along each side.
     grid_side: learned positions along each side of the table.
-    remat: 'full' recomputes each block in the backward pass, 'none' does not.
+    remat: one of `decoder.REMATS`.
     scan_unroll: blocks per iteration of the scan over blocks.
+    attention: one of `decoder.ATTENTIONS`.
   """
 
   hidden_size: int
@@ -77,6 +78,7 @@ class VisionConfig:
   grid_side: int = 48
   remat: str = 'none'
   scan_unroll: int = 1
+  attention: str = 'matmul'
 
   def __post_init__(self) -> None:
     if self.hidden_size % self.num_heads or self.head_dim % 4:
@@ -92,10 +94,10 @@ class VisionConfig:
         f'deepstack_layers={tuple(taps)} must ascend within the '
         f'{self.num_layers} blocks of the vision tower'
       )
-    if self.remat not in ('none', 'full'):
-      raise errors.UsageError(
-        f"vision remat={self.remat!r} is neither 'none' nor 'full'"
-      )
+    errors.check_choice('vision remat', self.remat, tuple(decoder_lib.REMATS))
+    errors.check_choice(
+      'vision attention', self.attention, decoder_lib.ATTENTIONS
+    )
 
   @property
   def head_dim(self) -> int:
@@ -303,7 +305,10 @@ class VisionBlock(nn.Module):
     q = decoder_lib.apply_rope(linear('query', embed, heads)(y), *rope)
     k = decoder_lib.apply_rope(linear('key', embed, heads)(y), *rope)
     v = linear('value', embed, heads)(y)
-    x += linear('out', heads, embed)(decoder_lib.attend(q, k, v, allowed))
+    attended = decoder_lib.attend(
+      q, k, v, allowed, implementation=config.attention
+    )
+    x += linear('out', heads, embed)(attended)
 
     y = LayerNorm(name='mlp_norm')(x)
     y = nn.gelu(linear('up', embed, mlp)(y), approximate=True)
@@ -406,9 +411,7 @@ class VisionTower(nn.Module):
     taps = len(config.deepstack_layers)
     place = np.full(config.num_layers, taps, np.int32)
     place[list(config.deepstack_layers)] = np.arange(taps)
-    block = VisionBlock
-    if config.remat == 'full':
-      block = nn.remat(block, prevent_cse=False)
+    block = decoder_lib.rematerialize(VisionBlock, config.remat)
     layers = nn.scan(
       block,
       variable_axes={'params': 0},

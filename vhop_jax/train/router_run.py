@@ -94,7 +94,9 @@ class RouterRun:
     trained = loop.train_phase(
       phase,
       state_lib.Stage(
-        init=state_lib.start_from(params),
+        init=state_lib.start_from(
+          pretrained.box_params(self.model.module, params)
+        ),
         loss=loss,
         batches=batches,
         evaluate=self.evaluate,
