@@ -79,7 +79,9 @@ def make_inputs(config: qwen3_vl.Qwen3VLConfig, images: int) -> dict[str, Any]:
   rng = np.random.default_rng(0)
   side = SIDE_PX // config.vision.patch_size
   merged = (side // config.vision.merge_size) ** 2
-  tokens = rng.integers(1, 999, (images, merged + TEXT_TOKENS))
+  tokens = rng.integers(
+    1, config.image_token_id, (images, merged + TEXT_TOKENS)
+  )
   tokens[:, TEXT_TOKENS // 2 :][:, :merged] = config.image_token_id
   grids = np.array([[1, side, side]] * images)
   patches = rng.standard_normal(

@@ -480,12 +480,6 @@ def load_router(
     raise errors.DataError(
       f'{path} holds no router: give the router.safetensors of a training run'
     )
-  if metadata['embedder'] != embedder.fingerprint:
-    raise errors.DataError(
-      f'{path} was trained from another embedding model'
-      f' ({metadata["embedder"][:12]}, not {embedder.fingerprint[:12]}): give'
-      ' that one as config.embedder'
-    )
   # Files of before there were adapters do not say so.
   lora = metadata['lora'] if 'lora' in metadata else None
   if lora is not None:
@@ -501,6 +495,12 @@ def load_router(
   if lora is not None:
     del wanted['base'], wanted['tower']
   parameter_file.check_shapes(params, wanted, path)
+  if metadata['embedder'] != embedder.fingerprint:
+    raise errors.DataError(
+      f'{path} was trained from another embedding model'
+      f' ({metadata["embedder"][:12]}, not {embedder.fingerprint[:12]}): give'
+      ' that one as config.embedder'
+    )
   params.pop('tower', None)
   if lora is not None:
     params['base'] = router.params['base']
