@@ -248,7 +248,7 @@ def convert(
 
   print(
     convert_lib.convert_folder(
-      source, out, dtype=dtype, max_shard_bytes=int(max_shard_gb * 10**9)
+      source, out, dtype=dtype, max_shard_bytes=max_shard_gb * 10**9
     )
   )
 

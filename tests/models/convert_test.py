@@ -182,6 +182,92 @@ def test_damaged_folders_are_refused(folder, tmp_path, damage, words):
     convert.load_params(broken)
 
 
+UP = 'model.language_model.layers.0.mlp.up_proj.weight'
+NORM = 'language_model.norm.weight'
+
+
+@pytest.mark.parametrize(
+  ('name', 'dtype', 'line'),
+  [
+    (UP, np.int8, 'of dtype I8: language_model.layers.0.mlp.up_proj.weight'),
+    (NORM, np.float32, f'repeated: {NORM} in model.safetensors'),
+  ],
+)
+def test_tensors_that_are_quantised_or_twice_are_refused(
+  tmp_path, name, dtype, line
+):
+  out = convert.save_folder(tmp_path / 'a', make_params(CONFIG), CONFIG)
+  shape = {UP: (96, 64), NORM: (64,)}[name]
+  break_file(out, lambda t: t.update({name: np.zeros(shape, dtype)}))
+  with pytest.raises(errors.DataError, match='1 tensors') as caught:
+    convert.load_params(out)
+  (found,) = caught.value.details
+  assert found.startswith(line)
+
+
+def test_dtypes_that_differ_lose_no_bit(tmp_path):
+  params = make_params(CONFIG)
+  decoder = params['decoder']
+  decoder['embedding'] = decoder['embedding'].astype(ml_dtypes.bfloat16)
+  out = convert.save_folder(tmp_path / 'a', params, CONFIG)
+  assert_same(convert.load_params(out), params)
+  # Its first layer is narrower than the second, which must not be rounded.
+  break_file(out, lambda t: t.update({UP: t[UP].astype(ml_dtypes.bfloat16)}))
+  kernel = convert.load_params(out)['decoder']['layers']['up']['kernel']
+  np.testing.assert_array_equal(kernel[1], decoder['layers']['up']['kernel'][1])
+
+
+def test_one_file_goes_before_an_index(folder, tmp_path):
+  both = tmp_path / 'both'
+  shutil.copytree(folder, both)
+  params = make_params(CONFIG, seed=1)
+  other = convert.save_folder(tmp_path / 'other', params, CONFIG)
+  shutil.copyfile(other / 'model.safetensors', both / 'model.safetensors')
+  assert_same(convert.load_params(both), params)
+
+
+def test_source_of_another_size_is_refused(folder, tmp_path):
+  other = dataclasses.replace(CONFIG, image_token_id=91)
+  with pytest.raises(errors.DataError, match='another size'):
+    convert.save_folder(
+      tmp_path / 'out', make_params(CONFIG), other, source=folder
+    )
+  assert not list(tmp_path.iterdir())
+
+
+def test_failed_writing_leaves_nothing_and_harms_nothing(tmp_path, monkeypatch):
+  (tmp_path / 'out.part').mkdir()
+
+  def fail(*args, **kwargs):
+    raise OSError('disk full')
+
+  monkeypatch.setattr(safetensors.numpy, 'save_file', fail)
+  with pytest.raises(errors.DataError, match='disk full'):
+    convert.save_folder(tmp_path / 'out', make_params(CONFIG), CONFIG)
+  assert [path.name for path in tmp_path.iterdir()] == ['out.part']
+
+
+def test_no_file_stays_mapped_while_others_are_read(folder, monkeypatch):
+  opened = []
+
+  class File:
+    def __init__(self, *args, **kwargs):
+      self.file = safe_open(*args, **kwargs)
+
+    def __enter__(self):
+      opened.append(self)
+      assert len(opened) == 1
+      return self.file.__enter__()
+
+    def __exit__(self, *args):
+      opened.remove(self)
+      return self.file.__exit__(*args)
+
+  safe_open = safetensors.safe_open
+  monkeypatch.setattr(safetensors, 'safe_open', File)
+  assert_same(convert.load_params(folder), make_params(CONFIG))
+
+
 def test_repeated_table_of_a_tied_model_is_left_out(folder, tmp_path):
   repeated = tmp_path / 'repeated'
   shutil.copytree(folder, repeated)
@@ -245,3 +331,7 @@ def test_command_writes_another_dtype_and_takes_the_tokenizer_along(
     capsys, 'convert', source, '--out=x', '--dtype=int8'
   )
   assert (code, 'choose float32' in error) == (2, True)
+  code, _, error = command.run_vhop(
+    capsys, 'convert', source, '--out=x', '--max-shard-gb=nan'
+  )
+  assert (code, 'max_shard_bytes=nan' in error) == (2, True)

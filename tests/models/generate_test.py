@@ -200,15 +200,19 @@ def test_settings_out_of_range_are_refused(model, settings, words):
     )
 
 
-def test_tied_head_is_the_table(model):
-  module, params = model
-  tied = qwen3_vl.Qwen3VLForConditionalGeneration(
-    dataclasses.replace(CONFIG, tie_word_embeddings=True), jnp.bfloat16
+@pytest.mark.parametrize('tie', [True, False])
+def test_logits_are_not_rounded(model, tie):
+  _, params = model
+  module = qwen3_vl.Qwen3VLForConditionalGeneration(
+    dataclasses.replace(CONFIG, tie_word_embeddings=tie), jnp.bfloat16
   )
-  hidden = jax.random.normal(jax.random.key(2), (3, 32))
-  logits = tied.apply(
-    {'params': params}, hidden.astype(jnp.bfloat16), method='compute_logits'
-  )
+  hidden = jax.random.normal(jax.random.key(2), (3, 32), jnp.bfloat16)
+  logits = module.apply({'params': params}, hidden, method='compute_logits')
   assert logits.dtype == jnp.float32
-  table = np.asarray(params['decoder']['embedding'])
-  np.testing.assert_allclose(logits, hidden @ table.T, rtol=0.05, atol=0.1)
+  kernel = params['head']['kernel']
+  if tie:
+    kernel = params['decoder']['embedding'].T
+  # Factors of bfloat16, products and sums of float32.
+  rounded = np.asarray(kernel.astype(jnp.bfloat16), np.float32)
+  expected = np.asarray(hidden, np.float32) @ rounded
+  np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-4)

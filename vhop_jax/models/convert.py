@@ -5,7 +5,7 @@ and the files of the tokenizer and of the image processor. The weights are
 read tensor by tensor, straight to where they belong on the devices' mesh.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 import contextlib
 import dataclasses
 import functools
@@ -15,6 +15,7 @@ import os
 import pathlib
 import shutil
 from typing import Any
+import uuid
 
 import flax.linen as nn
 import flax.traverse_util
@@ -35,6 +36,12 @@ INDEX = 'model.safetensors.index.json'
 # As safetensors names them, and NumPy by way of ml_dtypes.
 DTYPES = ('float32', 'bfloat16', 'float16')
 MAX_SHARD_BYTES = 5 * 10**9
+# What safetensors calls the dtypes of weights that need no scale beside them.
+_DTYPES_BY_CODE = {
+  'BF16': jnp.dtype(jnp.bfloat16),
+  'F16': jnp.dtype(jnp.float16),
+  'F32': jnp.dtype(jnp.float32),
+}
 # What goes along with the weights, where a folder has it.
 COMPANIONS = (
   'added_tokens.json',
@@ -66,12 +73,14 @@ class Checkpoint:
     config: sizes.
     files: by the name of a tensor (as in `hf_names`) its name in the file and
       the file.
+    dtypes: likewise, of the tensors.
     has_head: whether there is a language head of its own.
   """
 
   folder: pathlib.Path
   config: qwen3_vl_lib.Qwen3VLConfig
   files: Mapping[str, tuple[str, pathlib.Path]]
+  dtypes: Mapping[str, np.dtype]
   has_head: bool
 
 
@@ -93,26 +102,38 @@ def open_checkpoint(folder: str | os.PathLike[str]) -> Checkpoint:
   Reads the headers alone.
 
   Raises:
-    DataError: files are missing or damaged, or tensors are missing, unknown
-      or of another shape; the message has a line for each.
+    DataError: files are missing or damaged, or tensors are missing, unknown,
+      repeated, no plain floats or of another shape; the message has a line for
+      each.
   """
   folder = pathlib.Path(folder)
   config = read_config(folder)
   found: dict[str, tuple[str, pathlib.Path]] = {}
   shapes: dict[str, tuple[int, ...]] = {}
+  dtypes: dict[str, np.dtype] = {}
+  wrong = []
   for path in _list_files(folder):
     with _open(path) as file:
       for name in file.keys():  # noqa: SIM118
         short = name.removeprefix(hf_names.PREFIX)
+        if config.tie_word_embeddings and short == hf_names.HEAD:
+          continue  # Some files repeat the table under this name.
+        if short in found:
+          wrong.append(f'repeated: {short} in {path.name}')
         found[short] = name, path
-        shapes[short] = tuple(file.get_slice(name).get_shape())
-  if config.tie_word_embeddings:
-    # Some files repeat the table under this name.
-    found.pop(hf_names.HEAD, None)
-    shapes.pop(hf_names.HEAD, None)
+        header = file.get_slice(name)
+        shapes[short] = tuple(header.get_shape())
+        code = header.get_dtype()
+        if code in _DTYPES_BY_CODE:
+          dtypes[short] = _DTYPES_BY_CODE[code]
+        else:
+          wrong.append(
+            f'of dtype {code}: {short}, and only'
+            f' {", ".join(_DTYPES_BY_CODE)} are implemented'
+          )
   has_head = hf_names.HEAD in found
-  _check_tensors(str(folder), shapes, config, has_head)
-  return Checkpoint(folder, config, found, has_head)
+  _check_tensors(str(folder), shapes, config, has_head, wrong)
+  return Checkpoint(folder, config, found, dtypes, has_head)
 
 
 def _check_tensors(
@@ -120,10 +141,22 @@ def _check_tensors(
   shapes: Mapping[str, tuple[int, ...]],
   config: qwen3_vl_lib.Qwen3VLConfig,
   has_head: bool,
+  wrong: Sequence[str] = (),
 ) -> None:
-  """Compares the tensors of a checkpoint with those that its sizes ask for."""
+  """Compares the tensors of a checkpoint with those that its sizes ask for.
+
+  Args:
+    where: they are.
+    shapes: by name.
+    config: sizes.
+    has_head: whether there is a language head of its own.
+    wrong: what is known to be wrong already, a line each.
+
+  Raises:
+    DataError: something is wrong.
+  """
   tensors = hf_names.make_tensors(config, with_head=has_head)
-  lines = []
+  lines = list(wrong)
   for name in sorted(tensors.keys() | shapes.keys()):
     if name not in shapes:
       lines.append(f'missing: {name} {list(tensors[name].shape)}')
@@ -174,7 +207,8 @@ def load_params(
 
   Args:
     folder: of a Qwen3-VL model.
-    dtype: of the parameters; None keeps that of the file.
+    dtype: of the parameters; None keeps that of the file (the wider one where
+      the layers of a parameter differ).
     shardings: by path, e.g. 'decoder/layers/query/kernel'; None takes the
       default device.
     progress: whether to show a bar.
@@ -187,28 +221,29 @@ def load_params(
     DataError: see `open_checkpoint`; nothing is read then.
   """
   checkpoint = open_checkpoint(folder)
-  with contextlib.ExitStack() as stack:
-    opened = {
-      path: stack.enter_context(_open(path))
-      for path in sorted({path for _, path in checkpoint.files.values()})
-    }
 
-    def read(name: str) -> np.ndarray:
-      in_file, path = checkpoint.files[name]
-      try:
-        tensor: np.ndarray = opened[path].get_tensor(in_file)
-      except (safetensors.SafetensorError, OSError, ValueError) as error:
-        raise _make_damage(path, error) from error
-      return tensor
+  def read(name: str) -> np.ndarray:
+    in_file, path = checkpoint.files[name]
+    # Opened for each tensor: an open file is mapped, so all that was read of
+    # it would stay in memory until the end.
+    try:
+      with _open(path) as file:
+        tensor: np.ndarray = file.get_tensor(in_file)
+    except (safetensors.SafetensorError, OSError, ValueError) as error:
+      raise _make_damage(path, error) from error
+    return tensor
 
-    return _make_params(
-      checkpoint.config,
-      checkpoint.has_head,
-      read,
-      dtype=dtype,
-      shardings=shardings,
-      progress=progress,
-    )
+  dtypes = checkpoint.dtypes
+  if dtype is not None:
+    dtypes = dict.fromkeys(dtypes, jnp.dtype(dtype))
+  return _make_params(
+    checkpoint.config,
+    checkpoint.has_head,
+    read,
+    dtypes=dtypes,
+    shardings=shardings,
+    progress=progress,
+  )
 
 
 def convert(
@@ -237,7 +272,7 @@ def convert(
     config,
     has_head,
     lambda name: np.asarray(weights[name], np.float32),
-    dtype=np.float32,
+    dtypes=dict.fromkeys(weights, jnp.dtype(jnp.float32)),
     shardings=None,
     progress=False,
   )
@@ -248,7 +283,7 @@ def _make_params(
   has_head: bool,
   read: Any,
   *,
-  dtype: Any,
+  dtypes: Mapping[str, np.dtype],
   shardings: Shardings,
   progress: bool,
 ) -> Params:
@@ -267,6 +302,7 @@ def _make_params(
       sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
 
     shape = shapes[path].shape
+    dtype = _find_common_dtype([dtypes[name] for name, _ in several])
     get_part = functools.partial(_read_part, several, shape, read, dtype)
     flat[path] = jax.make_array_from_callback(shape, sharding, get_part)
   params: Params = flax.traverse_util.unflatten_dict(flat, sep='/')
@@ -277,7 +313,7 @@ def _read_part(
   slots: list[tuple[str, hf_names.Slot]],
   shape: tuple[int, ...],
   read: Any,
-  dtype: Any,
+  dtype: np.dtype,
   index: tuple[slice, ...] | None,
 ) -> np.ndarray:
   """Reads what a device holds of one parameter."""
@@ -285,7 +321,7 @@ def _read_part(
   if slots[0][1].layer is None:
     ((name, slot),) = slots
     part = slot.read(read(name))[index]
-    return np.ascontiguousarray(part, part.dtype if dtype is None else dtype)
+    return np.ascontiguousarray(part, dtype)
   layers = range(shape[0])[index[0]]
   by_layer = {slot.layer: (name, slot) for name, slot in slots}
   whole = None
@@ -293,11 +329,16 @@ def _read_part(
     name, slot = by_layer[layer]
     part = slot.read(read(name))[index[1:]]
     if whole is None:
-      kind = part.dtype if dtype is None else dtype
-      whole = np.empty((len(layers), *part.shape), kind)
+      whole = np.empty((len(layers), *part.shape), dtype)
     whole[number] = part
   assert whole is not None  # No device holds an empty part.
   return whole
+
+
+def _find_common_dtype(dtypes: Sequence[np.dtype]) -> np.dtype:
+  """Returns the narrowest dtype that holds the values of all."""
+  common: np.dtype = functools.reduce(jnp.promote_types, dtypes)
+  return common
 
 
 def save_folder(
@@ -307,7 +348,7 @@ def save_folder(
   *,
   source: str | os.PathLike[str] | None = None,
   dtype: Any = None,
-  max_shard_bytes: int = MAX_SHARD_BYTES,
+  max_shard_bytes: float = MAX_SHARD_BYTES,
   progress: bool = False,
 ) -> pathlib.Path:
   """Writes a folder that transformers loads, whole or not at all.
@@ -318,7 +359,7 @@ def save_folder(
     config: their sizes.
     source: folder that the files of tokenizer and image processor, and the
       rest of config.json, are taken from.
-    dtype: of the weights; None keeps that of the parameters.
+    dtype: of the weights; None keeps that of each parameter.
     max_shard_bytes: a file is begun anew before it exceeds this.
     progress: whether to show a bar.
 
@@ -327,7 +368,8 @@ def save_folder(
 
   Raises:
     UsageError: the folder exists, or a shard would hold no tensor.
-    DataError: the parameters are not those of `config`.
+    DataError: the parameters or the source are not those of `config`, or the
+      folder cannot be written.
   """
   folder = pathlib.Path(folder)
   if folder.exists():
@@ -337,50 +379,101 @@ def save_folder(
   )
   has_head = any(path.startswith('head/') for path in flat)
   _check_params(flat, config, has_head)
-  kind = jnp.dtype(dtype or flat['decoder/embedding'].dtype)
-  errors.check_choice('dtype', kind.name, DTYPES)
   tensors = hf_names.make_tensors(config, with_head=has_head)
-  shards = _plan_shards(tensors, kind.itemsize, max_shard_bytes)
+  dtypes = {
+    name: jnp.dtype(dtype)
+    if dtype is not None
+    else _find_common_dtype([flat[slot.path].dtype for slot in tensor.slots])
+    for name, tensor in tensors.items()
+  }
+  for kind in dtypes.values():
+    errors.check_choice('dtype', kind.name, DTYPES)
+  sizes = {
+    name: dtypes[name].itemsize * int(np.prod(tensor.shape))
+    for name, tensor in tensors.items()
+  }
+  shards = _plan_shards(sizes, max_shard_bytes)
   names = [WEIGHTS]
   if len(shards) > 1:
     names = [
       f'model-{i:05d}-of-{len(shards):05d}.safetensors'
       for i in range(1, len(shards) + 1)
     ]
-  part = folder.with_name(folder.name + '.part')
-  shutil.rmtree(part, ignore_errors=True)
-  part.mkdir(parents=True)
-  bar = tqdm.tqdm(
-    total=sum(map(len, shards)), desc='writing', disable=not progress
-  )
-  weight_map: dict[str, str] = {}
-  with bar:
+  table = hf_names.make_decoder_rules()['embedding'].name
+  content = _make_content(config, dtypes[table].name, source)
+  with (
+    _write_whole(folder) as part,
+    tqdm.tqdm(total=len(tensors), desc='writing', disable=not progress) as bar,
+  ):
+    weight_map: dict[str, str] = {}
     for file_name, shard in zip(names, shards, strict=True):
       arrays = {}
       for name in shard:
         slots = tensors[name].slots
-        pieces = [np.asarray(_take(flat[s.path], s.layer), kind) for s in slots]
+        pieces = [
+          np.asarray(_take(flat[s.path], s.layer), dtypes[name]) for s in slots
+        ]
         arrays[_full_name(name)] = tensors[name].write(pieces)
         bar.update()
       safetensors.numpy.save_file(arrays, part / file_name, metadata=_FORMAT)
       weight_map |= dict.fromkeys(arrays, file_name)
-  if len(shards) > 1:
-    total = kind.itemsize * sum(
-      int(np.prod(tensor.shape)) for tensor in tensors.values()
-    )
-    _write_json(
-      part / INDEX,
-      {'metadata': {'total_size': total}, 'weight_map': weight_map},
-    )
-  content = hf_config.make(config, kind.name)
-  if source is not None:
-    content = hf_config.update(hf_config.read(source), kind.name)
-    for name in COMPANIONS:
-      if (pathlib.Path(source) / name).is_file():
-        shutil.copyfile(pathlib.Path(source) / name, part / name)
-  _write_json(part / hf_config.FILE, content)
-  os.replace(part, folder)
+    if len(shards) > 1:
+      _write_json(
+        part / INDEX,
+        {
+          'metadata': {'total_size': sum(sizes.values())},
+          'weight_map': weight_map,
+        },
+      )
+    for name in COMPANIONS if source is not None else ():
+      if (pathlib.Path(source or '') / name).is_file():
+        shutil.copyfile(pathlib.Path(source or '') / name, part / name)
+    _write_json(part / hf_config.FILE, content)
   return folder
+
+
+@contextlib.contextmanager
+def _write_whole(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+  """Gives a folder to fill, which gets its name if nothing fails.
+
+  Raises:
+    DataError: it cannot be written.
+  """
+  # Beside it, so that renaming is atomic; of a name that nobody else has.
+  part = folder.with_name(f'{folder.name}.{uuid.uuid4().hex[:8]}.part')
+  try:
+    part.mkdir(parents=True)
+    yield part
+    os.replace(part, folder)
+  except (OSError, safetensors.SafetensorError) as error:
+    raise errors.DataError(
+      f'{folder} cannot be written ({error}): choose another place'
+    ) from error
+  finally:
+    shutil.rmtree(part, ignore_errors=True)
+
+
+def _make_content(
+  config: qwen3_vl_lib.Qwen3VLConfig,
+  dtype: str,
+  source: str | os.PathLike[str] | None,
+) -> dict[str, Any]:
+  """Makes the content of config.json, the source's where one is given.
+
+  Raises:
+    DataError: the source is of another size.
+  """
+  content = hf_config.make(config, dtype)
+  if source is None:
+    return content
+  theirs = hf_config.read(source)
+  # What `config` says of speed and adapters is in neither.
+  if hf_config.make(hf_config.parse(theirs), dtype) != content:
+    raise errors.DataError(
+      f'{source} is of another size than the parameters: give the folder that'
+      ' they were read from'
+    )
+  return hf_config.update(theirs, dtype)
 
 
 def _take(x: Any, layer: int | None) -> np.ndarray:
@@ -408,18 +501,20 @@ def _check_params(
       )
 
 
-def _plan_shards(
-  tensors: Mapping[str, hf_names.Tensor], itemsize: int, max_bytes: int
-) -> list[list[str]]:
-  """Deals the tensors' names out to files, in the order of the names."""
-  if max_bytes < 1:
+def _check_limit(max_bytes: float) -> None:
+  if not max_bytes >= 1:  # NaN is refused, too.
     raise errors.UsageError(
       f'max_shard_bytes={max_bytes} must be positive: raise it'
     )
+
+
+def _plan_shards(sizes: Mapping[str, int], max_bytes: float) -> list[list[str]]:
+  """Deals the tensors' names out to files, in the order of the names."""
+  _check_limit(max_bytes)
   shards: list[list[str]] = [[]]
   filled = 0
-  for name in sorted(tensors, key=_natural):
-    size = itemsize * int(np.prod(tensors[name].shape))
+  for name in sorted(sizes, key=_natural):
+    size = sizes[name]
     if shards[-1] and filled + size > max_bytes:
       shards.append([])
       filled = 0
@@ -439,13 +534,13 @@ def _natural(name: str) -> list[tuple[bool, int, str]]:
 def _list_files(folder: pathlib.Path) -> list[pathlib.Path]:
   """Returns the files of the weights."""
   index = folder / INDEX
+  if (folder / WEIGHTS).is_file():
+    # It goes before an index beside it, as in transformers.
+    return [folder / WEIGHTS]
   if not index.is_file():
-    path = folder / WEIGHTS
-    if not path.is_file():
-      raise errors.DataError(
-        f'{folder} has neither {WEIGHTS} nor {INDEX}: fetch the whole model'
-      )
-    return [path]
+    raise errors.DataError(
+      f'{folder} has neither {WEIGHTS} nor {INDEX}: fetch the whole model'
+    )
   try:
     names = set(
       json.loads(index.read_text(encoding='utf-8'))['weight_map'].values()
@@ -485,7 +580,7 @@ def convert_folder(
   out: str | os.PathLike[str],
   *,
   dtype: str = '',
-  max_shard_bytes: int = MAX_SHARD_BYTES,
+  max_shard_bytes: float = MAX_SHARD_BYTES,
 ) -> str:
   """Writes the model of one folder to another; says what was written.
 
@@ -501,6 +596,7 @@ def convert_folder(
   """
   if dtype:
     errors.check_choice('dtype', dtype, DTYPES)
+  _check_limit(max_shard_bytes)
   if pathlib.Path(out).exists():
     raise errors.UsageError(f'{out} exists: choose another folder')
   params = load_params(source, progress=True)
@@ -517,8 +613,9 @@ def convert_folder(
   count = sum(leaf.size for leaf in leaves)
   files = sorted(pathlib.Path(out).glob('*.safetensors'))
   size = sum(path.stat().st_size for path in files)
+  kinds = dtype or '+'.join(sorted({leaf.dtype.name for leaf in leaves}))
   return (
-    f'wrote {count:,} parameters ({dtype or leaves[0].dtype}, {size / 1e9:.3g}'
-    f' GB in {len(files)} files) to {out}; missing, unknown or misshapen'
-    ' tensors: none'
+    f'wrote {count:,} parameters ({kinds}, {size / 1e9:.3g} GB in {len(files)}'
+    f' files) to {out}; missing, unknown or misshapen tensors: none\n'
+    f'next: vhop embed PICTURES --model={out} --out=FILE'
   )

@@ -136,6 +136,26 @@ class Qwen3VL(nn.Module):
     return self.decoder(x, positions, mask, cache=cache, deepstack=deepstack)
 
 
+class Head(nn.Module):
+  """Holds the kernel of a language head that is not the embedding table."""
+
+  hidden_size: int
+  vocab_size: int
+
+  @nn.compact
+  def __call__(self) -> Float[Array, 'D V']:
+    """Returns the kernel."""
+    kernel: Array = self.param(
+      'kernel',
+      decoder_lib.partition(
+        nn.initializers.normal(self.hidden_size**-0.5), ('embed', 'vocab')
+      ),
+      (self.hidden_size, self.vocab_size),
+      jnp.float32,
+    )
+    return kernel
+
+
 class Qwen3VLForConditionalGeneration(Qwen3VL):
   """The model with its language head.
 
@@ -148,19 +168,19 @@ class Qwen3VLForConditionalGeneration(Qwen3VL):
     super().setup()
     decoder = self.config.decoder
     if not self.config.tie_word_embeddings:
-      self.head = decoder_lib.Linear(
-        ((decoder.hidden_size, 'embed'),),
-        ((decoder.vocab_size, 'vocab'),),
-        self.dtype,
-      )
+      self.head = Head(decoder.hidden_size, decoder.vocab_size)
 
   def compute_logits(
     self, hidden: Float[Array, '*rows D']
   ) -> Float[Array, '*rows V']:
     """Returns the logits of the next token, in float32."""
-    if not self.config.tie_word_embeddings:
-      return self.head(hidden).astype(jnp.float32)
-    flat = hidden.reshape(-1, hidden.shape[-1])
-    table = self.decoder.embedding.astype(self.dtype)
-    logits = jnp.matmul(flat, table.T, preferred_element_type=jnp.float32)
+    if self.config.tie_word_embeddings:
+      kernel = self.decoder.embedding.T
+    else:
+      kernel = self.head()
+    flat = hidden.reshape(-1, hidden.shape[-1]).astype(self.dtype)
+    # Not rounded to the dtype of the computation: close tokens would tie.
+    logits = jnp.matmul(
+      flat, kernel.astype(self.dtype), preferred_element_type=jnp.float32
+    )
     return logits.reshape(*hidden.shape[:-1], -1)
