@@ -1,16 +1,18 @@
 """Exchanges adapters with PEFT, and refuses what would be misread."""
 
+import dataclasses
 import json
 import shutil
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import safetensors.numpy
 
 from tests.models import micro, qwen3_vl_folder
 from vhop_jax import errors
-from vhop_jax.models import convert, lora, peft_format
+from vhop_jax.models import convert, decoder, lora, peft_format
 
 CONFIG = qwen3_vl_folder.CONFIG
 LORA = lora.LoraConfig(
@@ -89,6 +91,11 @@ def test_peft_computes_the_same(tmp_path, with_head):
     ({'bias': 'all'}, "bias='all'"),
     ({'rank_pattern': {'q_proj': 8}}, 'rank_pattern'),
     ({'modules_to_save': ['lm_head']}, 'modules_to_save'),
+    ({'init_lora_weights': 'pissa'}, "'pissa' changes the base"),
+    ({'init_lora_weights': 'olora'}, "'olora' changes the base"),
+    ({'kasa_config': {'beta': 1e-4}}, 'kasa_config'),
+    ({'use_next_variant': True}, 'use_next_variant=True is not implemented'),
+    ({'r': 0}, f'{peft_format.CONFIG}: lora rank=0'),
     ({'target_modules': 'all-linear'}, "'all-linear' is not implemented"),
     ({'target_modules': ['qkv']}, r"\['qkv'\] is not implemented"),
     ({'target_modules': ['q_proj']}, 'tensors that have no place'),
@@ -125,3 +132,49 @@ def test_matrices_are_torchs(folder):
     tensors[name.format('A.weight')], a[1].reshape(-1, 3).T
   )
   assert tensors[name.format('B.weight')].shape == (64, 3)
+
+
+@pytest.mark.parity
+@pytest.mark.filterwarnings('ignore:.is_gradient_checkpointing:FutureWarning')
+@pytest.mark.parametrize('draw', [True, 'gaussian', 'orthogonal'])
+def test_adapters_that_peft_made_compute_the_same(tmp_path, draw):
+  torch = pytest.importorskip('torch', reason='needs the extra [parity]')
+  transformers = pytest.importorskip('transformers')
+  peft = pytest.importorskip('peft', reason='needs the extra [parity]')
+  qwen3_vl_folder.save(tmp_path / 'base')
+  load = transformers.Qwen3VLModel.from_pretrained
+  tokens = np.arange(2, 9)[None]
+  torch.manual_seed(0)
+  targets = [name.split('.')[-1] for name in lora.MODULES.values()]
+  model = peft.get_peft_model(
+    load(tmp_path / 'base'),
+    peft.LoraConfig(
+      r=4, lora_alpha=6, target_modules=targets, init_lora_weights=draw
+    ),
+  )
+  with torch.no_grad():
+    for name, x in model.named_parameters():
+      if 'lora_B' in name:  # As training would; it starts at zero.
+        x += 0.1 * torch.randn_like(x)
+    expected = model.eval()(input_ids=torch.from_numpy(tokens))[0].numpy()
+  model.save_pretrained(tmp_path / 'theirs')
+
+  # Beside the base, not merged into it.
+  adapters, config = peft_format.load_adapters(
+    tmp_path / 'theirs', CONFIG.decoder
+  )
+  assert (config.rank, config.alpha) == (4, 6.0)
+  params = convert.load_params(tmp_path / 'base')['decoder']
+  module = decoder.Decoder(dataclasses.replace(CONFIG.decoder, lora=config))
+
+  def run(params):
+    size = tokens.shape[1]
+    return module.apply(
+      {'params': params},
+      params['embedding'][tokens],
+      jnp.broadcast_to(jnp.arange(size)[None, None], (3, 1, size)),
+      jnp.ones((1, size), bool),
+    )[0]
+
+  hidden = jax.jit(run)(lora.join(params, adapters))
+  np.testing.assert_allclose(hidden, expected, atol=1e-4, rtol=1e-4)

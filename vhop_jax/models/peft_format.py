@@ -34,7 +34,28 @@ _LAYERS = 'language_model.layers'
 # Our adapters, and PEFT's names of them.
 _FACTORS = {lora_lib.A: 'lora_A.weight', lora_lib.B: 'lora_B.weight'}
 
-# What must be so, or be left out, for the numbers to be those of `lora`.
+# What may be anything: read below, or of no effect on the numbers.
+_FREE = (
+  'auto_mapping',
+  'base_model_name_or_path',
+  'ensure_weight_tying',
+  'inference_mode',
+  'init_lora_weights',
+  'lora_alpha',
+  'lora_dropout',
+  'megatron_core',
+  'peft_version',
+  'qalora_group_size',
+  'r',
+  'revision',
+  'target_modules',
+  'task_type',
+)
+# Ways to draw new adapters that leave the base as it is. PEFT takes the other
+# ways' first adapters off the base, whose numbers are then not the model's.
+_DRAWS = (True, False, None, 'gaussian', 'orthogonal', 'eva')
+# What else must be so, or be left out, for the numbers to be those of `lora`.
+# A setting that is not listed must be empty: PEFT adds variants as it goes.
 _FIXED: Mapping[str, Any] = {
   'alora_invocation_tokens': None,
   'alpha_pattern': {},
@@ -192,12 +213,17 @@ def _read_config(path: pathlib.Path) -> lora_lib.LoraConfig:
     raise errors.DataError(f'{path} is missing: give the folder of an adapter')
   try:
     content = json.loads(path.read_text(encoding='utf-8'))
-    for name, wanted in _FIXED.items():
-      value = content[name] if name in content else wanted
-      if value != wanted and (value or wanted):
+    for name, value in content.items():
+      wanted = _FIXED[name] if name in _FIXED else None
+      if name not in _FREE and value != wanted and (value or wanted):
         raise errors.DataError(
           f'{path}: {name}={value!r} is not implemented, only {wanted!r}'
         )
+    if (draw := content.get('init_lora_weights', True)) not in _DRAWS:
+      raise errors.DataError(
+        f'{path}: init_lora_weights={draw!r} changes the base: save it by'
+        " PEFT's path_initial_model_for_weight_conversion, as plain LoRA"
+      )
     targets = content['target_modules']
     by_name = {t.split('.')[-1]: m for m, t in lora_lib.MODULES.items()}
     if isinstance(targets, str) or set(targets) - set(by_name):
@@ -211,7 +237,9 @@ def _read_config(path: pathlib.Path) -> lora_lib.LoraConfig:
       dropout=float(content['lora_dropout']),
       modules=tuple(m for t, m in by_name.items() if t in targets),
     )
-  except (OSError, ValueError, KeyError, TypeError) as error:
+  except errors.UsageError as error:
+    raise errors.DataError(f'{path}: {error.message}') from error
+  except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
     raise errors.DataError(
       f'{path} is damaged ({error!r}): fetch it anew'
     ) from error
