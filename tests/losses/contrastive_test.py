@@ -161,6 +161,29 @@ def test_false_negative_is_left_out_of_the_embedding_loss():
   assert np.abs(gradient[:2]).max() > 0.01
 
 
+@pytest.mark.parametrize('qq', [False, True])
+@pytest.mark.parametrize('dd', [False, True])
+def test_shared_document_is_no_negative(qq, dd):
+  # Queries 0 and 1 want the same document. What is left for each is document
+  # 2, at a right angle to all: -log(e^s / (e^s + n e^0)), where n counts how
+  # often it, or the query that wants it, competes.
+  x = jnp.array([[3.0, 4.0, 0.0], [3.0, 4.0, 0.0], [0.0, 0.0, 1.0]])
+  loss = contrastive.compute_embedding_loss(
+    x,
+    x,
+    inverse_temperature=2.0,
+    document_ids=jnp.array([7, 7, 5]),
+    query_query=qq,
+    document_document=dd,
+  )
+  n = 1 + qq + dd
+  # Query 2 has both copies of the other document against it.
+  expected = (
+    2 * np.log(1 + n * np.exp(-2.0)) + np.log(1 + 2 * n * np.exp(-2.0))
+  ) / 3
+  np.testing.assert_allclose(loss, expected, rtol=1e-5)
+
+
 @pytest.mark.parametrize(
   'changes', [{'widths': (9,)}, {'widths': (2, 3), 'width_weights': (1.0,)}]
 )

@@ -89,6 +89,7 @@ def compute_embedding_loss(
   documents: Float[Array, 'N D'],
   *,
   inverse_temperature: float,
+  document_ids: Int[Array, 'N'] | None = None,
   margin: float = 0.1,
   query_query: bool = False,
   document_document: bool = False,
@@ -101,7 +102,8 @@ def compute_embedding_loss(
   batch, the hard negatives among them, and where that is asked for against
   the other queries and against its document's likeness with the others. A
   negative that scores above the positive by more than the margin is taken for
-  an unlabelled positive and left out. The same on prefixes of the embeddings
+  an unlabelled positive and left out, and so is the positive itself where the
+  batch has it more than once. The same on prefixes of the embeddings
   is Matryoshka representation learning (Kusupati et al., 2022).
 
   Args:
@@ -109,6 +111,8 @@ def compute_embedding_loss(
     documents: the positive of query i is document i; what comes after the B
       positives are hard negatives.
     inverse_temperature: scores are cosines times this.
+    document_ids: documents of one number are the same document, and queries
+      for it no negatives of each other; None says that all differ.
     margin: see `make_false_negative_mask`.
     query_query: whether other queries are negatives of a query.
     document_document: whether other documents are negatives of a query's
@@ -133,16 +137,18 @@ def compute_embedding_loss(
       f' for each width, and no width above {width}'
     )
   positive_mask = jnp.eye(count, len(documents), dtype=bool)
-  is_self = jnp.eye(count, dtype=bool)
+  if document_ids is None:
+    document_ids = jnp.arange(len(documents))
+  differs = document_ids[:count, None] != document_ids[None, :]
   total = jnp.zeros((), jnp.float32)
   for size, weight in zip(widths, width_weights, strict=True):
     q, d = (_normalize(x[:, :size]) for x in (queries, documents))
     # Each block: likenesses, and which of them may compete at all.
-    blocks = [(q @ d.T, jnp.ones_like(positive_mask))]
+    blocks = [(q @ d.T, differs)]
     if query_query:
-      blocks.append((q @ q.T, ~is_self))
+      blocks.append((q @ q.T, differs[:, :count]))
     if document_document:
-      blocks.append((d[:count] @ d.T, ~positive_mask))
+      blocks.append((d[:count] @ d.T, differs))
     cosines = jnp.concatenate([block for block, _ in blocks], axis=1)
     candidates = jnp.concatenate([mask for _, mask in blocks], axis=1)
     positives = jnp.pad(
