@@ -144,6 +144,46 @@ def test_dropout_spares_the_base_and_needs_a_key(base, adapters):
   )
 
 
+def test_recomputed_layers_draw_the_same_dropout(base, adapters):
+  lora_config = dataclasses.replace(LORA, dropout=0.5)
+  x = np.random.default_rng(2).normal(size=(1, 3, CONFIG.hidden_size))
+
+  def differentiate(remat):
+    module = decoder.Decoder(
+      dataclasses.replace(CONFIG, lora=lora_config, remat=remat)
+    )
+
+    def loss(adapters):
+      hidden, _ = module.apply(
+        {'params': lora.join(base, adapters)},
+        jnp.asarray(x, jnp.float32),
+        jnp.broadcast_to(jnp.arange(3)[None, None], (3, 1, 3)),
+        jnp.ones((1, 3), bool),
+        rngs={'dropout': jax.random.key(1)},
+      )
+      return hidden[0, -1, :8].sum()
+
+    return quick.jit(jax.grad(loss))(adapters)
+
+  kept, recomputed = differentiate('none'), differentiate('full')
+  for a, b in zip(
+    jax.tree.leaves(recomputed), jax.tree.leaves(kept), strict=True
+  ):
+    np.testing.assert_allclose(a, b, atol=1e-5 * np.abs(b).max())
+
+
+def test_base_of_bfloat16_keeps_its_dtype(base, adapters):
+  half = jax.tree.map(lambda x: jnp.asarray(x, jnp.bfloat16), base)
+  joined = lora.join(half, adapters)
+  merged = lora.merge(joined, LORA)
+  assert {x.dtype.name for x in jax.tree.leaves(merged)} == {'bfloat16'}
+  # The sum is rounded once, to 8 bits, after it is made in float32.
+  whole = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), half)
+  exact = lora.merge(lora.join(whole, adapters), LORA)
+  for a, b in zip(jax.tree.leaves(merged), jax.tree.leaves(exact), strict=True):
+    np.testing.assert_array_equal(a, b.astype(jnp.bfloat16))
+
+
 def test_sides_of_a_router_share_the_base(embedder):
   config = dataclasses.replace(LORA, modules=('query', 'value'))
   made = pretrained.make_router(embedder, inverse_temperature=20.0, lora=config)
