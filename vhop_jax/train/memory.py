@@ -10,6 +10,7 @@ of every layer.
 
 from collections.abc import Sequence
 import dataclasses
+import math
 import sys
 from typing import Any
 
@@ -19,7 +20,6 @@ import jax
 import jax.numpy as jnp
 import ml_collections
 from ml_collections import config_flags
-import numpy as np
 
 from vhop_jax import errors
 from vhop_jax.models import decoder as decoder_lib
@@ -79,16 +79,14 @@ def compute_account(
   # Stages after SFT read their adapters from its result.
   rank = config.lora.rank if 'lora' in config else 32
   lora = lora_lib.LoraConfig(rank=rank, alpha=32.0) if rank else None
-  mesh = _find_mesh(config.mesh.to_dict(), devices)
+  mesh = _make_mesh(config.mesh.to_dict(), devices)
   shapes, axes = _find_params(sizes, decoder, lora)
-  rows = mesh['data'] * mesh['fsdp']
-  parts = {}
-  for is_base in (True, False):
-    parts[is_base] = sum(
-      _count_share(leaf, names, mesh)
-      for path, leaf, names in _walk(shapes, axes)
-      if (path[0] == 'base') == is_base
-    )
+  rows = math.prod(mesh.shape[axis] for axis in sharding.BATCH_AXES)
+  scalars = {
+    name: _count_share(shapes[name], axes[name], mesh) for name in shapes
+  }
+  base = scalars.pop('base', 0)
+  trained = sum(scalars.values())
   itemsize = jnp.dtype(decoder.dtype).itemsize
   grid = pretrained.find_grid(
     {
@@ -125,26 +123,24 @@ def compute_account(
     layer = layer * itemsize + 2 * square * decoder.num_heads * _FLOAT_BYTES
     layers = 1 if decoder.remat == 'full' else decoder.num_layers
     activations += stream * decoder.num_layers + layer * layers
-  scalars = parts[False] // _FLOAT_BYTES
   return Account(
-    base=parts[True] * itemsize // _FLOAT_BYTES,
-    trained=parts[False],
-    optimizer=2 * scalars * _FLOAT_BYTES,
-    gradients=scalars * _FLOAT_BYTES,
+    base=base * itemsize,
+    trained=trained * _FLOAT_BYTES,
+    optimizer=2 * trained * _FLOAT_BYTES,
+    gradients=trained * _FLOAT_BYTES,
     batch=(candidates + batch) * visual * packed * _FLOAT_BYTES // rows,
     activations=activations // rows,
   )
 
 
-def _find_mesh(mesh: dict[str, int], devices: int) -> dict[str, int]:
-  """Fills in what the mesh leaves open."""
-  fixed = int(np.prod([s for s in mesh.values() if s != sharding.REST]))
-  if devices % fixed:
-    raise errors.UsageError(f'mesh {mesh} does not divide {devices} devices')
-  return {
-    name: devices // fixed if s == sharding.REST else s
-    for name, s in mesh.items()
-  }
+def _make_mesh(
+  sizes: dict[str, int], devices: int
+) -> jax.sharding.AbstractMesh:
+  """Arranges chips that are not there."""
+  found = sharding.compute_mesh_sizes(devices, **sizes)
+  if devices % math.prod(found):
+    raise errors.UsageError(f'mesh {sizes} does not divide {devices} devices')
+  return jax.sharding.AbstractMesh(found, sharding.MESH_AXES)
 
 
 def _find_params(
@@ -169,27 +165,17 @@ def _find_params(
   return shapes, sharding.compute_logical_axes(boxed)
 
 
-def _walk(shapes: Params, axes: Params) -> list[tuple[Any, Any, Any]]:
-  leaves = jax.tree_util.tree_leaves_with_path(shapes)
-  names = jax.tree.leaves(axes, is_leaf=lambda x: isinstance(x, tuple))
-  return [
-    (tuple(key.key for key in path), leaf, name)
-    for (path, leaf), name in zip(leaves, names, strict=True)
-  ]
-
-
 def _count_share(
-  leaf: Any, names: Sequence[str | None], mesh: dict[str, int]
+  shapes: Params, axes: Params, mesh: jax.sharding.AbstractMesh
 ) -> int:
-  """Returns the float32 bytes of a parameter that a chip holds."""
-  count = int(np.prod(leaf.shape))
-  used = set()
-  for size, name in zip(leaf.shape, names, strict=True):
-    axis = sharding.LOGICAL_AXIS_RULES.get(name) if name else None
-    if axis and axis not in used and size % mesh[axis] == 0:
-      used.add(axis)
-      count //= mesh[axis]
-  return count * _FLOAT_BYTES
+  """Returns how many scalars of a tree of shapes a chip holds."""
+  placed = sharding.make_param_shardings(shapes, axes, mesh)
+  return sum(
+    math.prod(lies.shard_shape(leaf.shape))
+    for leaf, lies in zip(
+      jax.tree.leaves(shapes), jax.tree.leaves(placed), strict=True
+    )
+  )
 
 
 def describe(account: Account, *, size: str, devices: int) -> str:

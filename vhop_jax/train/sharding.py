@@ -29,23 +29,21 @@ LOGICAL_AXIS_RULES: Mapping[str, str | None] = {
 }
 
 
-def make_mesh(*, data: int, fsdp: int, tensor: int) -> Mesh:
-  """Arranges the devices; one size may be -1, for all devices that are left.
+def compute_mesh_sizes(
+  num_devices: int, *, data: int, fsdp: int, tensor: int
+) -> tuple[int, ...]:
+  """Returns the sizes of the mesh's axes, -1 replaced by what is left.
 
   Args:
-    data: copies of the model, each with its own part of the batch.
-    fsdp: parts that parameters are cut into and gathered from when needed;
-      each has its own part of the batch.
-    tensor: parts that heads, MLPs and the vocabulary are cut into.
-
-  Returns:
-    A mesh with the axes `data`, `fsdp`, `tensor`.
+    num_devices: how many there are.
+    data: see `make_mesh`.
+    fsdp: likewise.
+    tensor: likewise.
 
   Raises:
     UsageError: the sizes do not fit the number of devices.
   """
   sizes = [data, fsdp, tensor]
-  num_devices = jax.device_count()
   shown = dict(zip(MESH_AXES, sizes, strict=True))
   if sizes.count(REST) > 1 or any(s < 1 and s != REST for s in sizes):
     raise errors.UsageError(
@@ -64,11 +62,32 @@ def make_mesh(*, data: int, fsdp: int, tensor: int) -> Mesh:
       f'mesh {shown} needs {num_used} devices, here are {num_devices}: '
       'make it smaller, or set one size to -1'
     )
+  return tuple(sizes)
+
+
+def make_mesh(*, data: int, fsdp: int, tensor: int) -> Mesh:
+  """Arranges the devices; one size may be -1, for all devices that are left.
+
+  Args:
+    data: copies of the model, each with its own part of the batch.
+    fsdp: parts that parameters are cut into and gathered from when needed;
+      each has its own part of the batch.
+    tensor: parts that heads, MLPs and the vocabulary are cut into.
+
+  Returns:
+    A mesh with the axes `data`, `fsdp`, `tensor`.
+
+  Raises:
+    UsageError: the sizes do not fit the number of devices.
+  """
+  sizes = compute_mesh_sizes(
+    jax.device_count(), data=data, fsdp=fsdp, tensor=tensor
+  )
   return jax.make_mesh(
     sizes,
     MESH_AXES,
     axis_types=(jax.sharding.AxisType.Auto,) * len(MESH_AXES),
-    devices=jax.devices()[:num_used],
+    devices=jax.devices()[: math.prod(sizes)],
   )
 
 
@@ -88,14 +107,14 @@ def compute_logical_axes(boxed_params: Params) -> Params:
 
 
 def make_param_shardings(
-  params: Params, logical_axes: Params, mesh: Mesh
+  params: Params, logical_axes: Params, mesh: Mesh | jax.sharding.AbstractMesh
 ) -> Params:
   """Returns a `NamedSharding` for each parameter, by the table of rules.
 
   Args:
     params: tree of arrays or of shapes, unboxed.
     logical_axes: from `compute_logical_axes`.
-    mesh: from `make_mesh`.
+    mesh: from `make_mesh`, or one without devices.
   """
 
   def make_sharding(leaf: Any, axes: Sequence[str | None]) -> NamedSharding:
