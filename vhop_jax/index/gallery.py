@@ -73,7 +73,9 @@ def encode_images(
     tower['width_px'],
     tower['height_px'],
     # What each was trained with.
-    Image.Resampling.BICUBIC if 'kind' in tower else Image.Resampling.LANCZOS,
+    Image.Resampling.LANCZOS
+    if pretrained_lib.is_conv(model.settings)
+    else Image.Resampling.BICUBIC,
   )
   return map_chunks(
     lambda x: _apply(model.module, model.params, x, method='encode_images'),

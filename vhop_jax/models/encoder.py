@@ -10,7 +10,6 @@ from collections.abc import Sequence as SequenceOf
 import dataclasses
 import functools
 import os
-import pathlib
 from typing import Any
 
 import jax
@@ -20,12 +19,10 @@ from vhop_jax import errors
 from vhop_jax.models import convert, image_processor, pretrained
 from vhop_jax.models import embedder as embedder_lib
 from vhop_jax.models import sequence as sequence_lib
-from vhop_jax.models import tokenizer as tokenizer_lib
 from vhop_jax.models import vision_qwen3_vl as vision_lib
 from vhop_jax.typing import Float32, Params, UInt8, ndarray
 
 MAX_TOKENS = 8192
-TEMPLATE = 'qwen3_vl_embedding'
 # Rows are padded to a power of two times this, or to one and a half.
 _TOKENS_STEP, _PATCHES_STEP = 32, 64
 
@@ -249,15 +246,11 @@ def load_encoder(
   """
   processor = image_processor.read_processor(folder)
   # The routing pipeline's sizes of images; here every picture has its own.
-  loaded = pretrained.load_folder(
+  model = pretrained.make_folder_settings(
     folder, width_px=processor.factor, height_px=processor.factor, dtype=dtype
   )
-  maker = sequence_lib.SequenceMaker(
-    tokenizer_lib.load_tokenizer(pathlib.Path(folder) / 'tokenizer.json'),
-    template=TEMPLATE,
-    grid=(1, 1),
-    tail=tail,
-  )
+  module = pretrained.make_module(model)
+  maker = pretrained.make_maker(model, tail=tail)
   settings = {
     'template': dataclasses.asdict(maker.template),
     'processor': dataclasses.asdict(processor),
@@ -265,8 +258,8 @@ def load_encoder(
     'pooling': 'last token',
   }
   return Encoder(
-    module=loaded.module,
-    params=loaded.params,
+    module=module,
+    params=pretrained.load_folder_params(model),
     maker=maker,
     processor=processor,
     max_tokens=max_tokens,

@@ -61,7 +61,7 @@ def make_module(settings: Mapping[str, Any]) -> embedder_lib.Embedder:
   decoder = dict(settings['decoder'])
   decoder['mrope_section'] = tuple(decoder['mrope_section'])
   tower = _make_tower(settings['tower'])
-  size = tower.output_size if _is_conv(settings) else tower.out_size
+  size = tower.output_size if is_conv(settings) else tower.out_size
   if size != decoder['hidden_size']:
     raise errors.UsageError(
       f'model.tower.output_size={size} must equal'
@@ -74,7 +74,7 @@ def make_module(settings: Mapping[str, Any]) -> embedder_lib.Embedder:
   )
 
 
-def _is_conv(settings: Mapping[str, Any]) -> bool:
+def is_conv(settings: Mapping[str, Any]) -> bool:
   """Tells the small vision tower from Qwen3-VL's."""
   return 'kind' not in settings['tower']
 
@@ -101,24 +101,29 @@ def _make_tower(settings: Mapping[str, Any]) -> Any:
 def find_grid(settings: Mapping[str, Any]) -> tuple[int, int]:
   """Returns rows and columns of an image's visual tokens."""
   tower = settings['tower']
-  if _is_conv(settings):
+  if is_conv(settings):
     return 1, tower['num_tokens']
   factor = tower['patch_size'] * tower['merge_size']
   return tower['height_px'] // factor, tower['width_px'] // factor
 
 
-def make_maker(settings: Mapping[str, Any]) -> sequence_lib.SequenceMaker:
+def make_maker(
+  settings: Mapping[str, Any], *, tail: str = ''
+) -> sequence_lib.SequenceMaker:
   """Makes the layout of sequences from a config's `model` section.
+
+  Args:
+    settings: the section.
+    tail: see `sequence.SequenceMaker`.
 
   Raises:
     UsageError: the tokenizer has more words than the model.
     DataError: the model's folder has no tokenizer.
   """
-  tokenizer = tokenizer_lib.load_tokenizer()
-  if not _is_conv(settings):
-    tokenizer = tokenizer_lib.load_tokenizer(
-      pathlib.Path(settings['folder']) / 'tokenizer.json'
-    )
+  path = tokenizer_lib.TINY_FILE
+  if not is_conv(settings):
+    path = pathlib.Path(settings['folder']) / 'tokenizer.json'
+  tokenizer = tokenizer_lib.load_tokenizer(path)
   words = tokenizer.get_vocab_size()
   if words > settings['decoder']['vocab_size']:
     raise errors.UsageError(
@@ -126,7 +131,10 @@ def make_maker(settings: Mapping[str, Any]) -> sequence_lib.SequenceMaker:
       f'{settings["decoder"]["vocab_size"]}: raise it'
     )
   return sequence_lib.SequenceMaker(
-    tokenizer, template=settings['template'], grid=find_grid(settings)
+    tokenizer,
+    template=settings['template'],
+    grid=find_grid(settings),
+    tail=tail,
   )
 
 
@@ -198,6 +206,53 @@ def load_folder(
     UsageError: a setting is out of its range.
     DataError: see `convert.load_params`, or there is no tokenizer.
   """
+  settings = make_folder_settings(
+    folder,
+    width_px=width_px,
+    height_px=height_px,
+    dtype=dtype,
+    remat=remat,
+    attention=attention,
+  )
+  module, maker = make_module(settings), make_maker(settings)
+  # Neither the path nor how something is computed changes what is.
+  named = {
+    'template': settings['template'],
+    'size_px': [width_px, height_px],
+    'dtype': dtype,
+  }
+  return Pretrained(
+    module=module,
+    params=load_folder_params(settings),
+    maker=maker,
+    settings=settings,
+    fingerprint=convert.compute_fingerprint(folder, named),
+  )
+
+
+def make_folder_settings(
+  folder: str | os.PathLike[str],
+  *,
+  width_px: int,
+  height_px: int,
+  dtype: str,
+  remat: str = 'none',
+  attention: str = 'matmul',
+) -> dict[str, Any]:
+  """Makes the `model` section of a Hugging Face folder.
+
+  Args:
+    folder: see `load_folder`, as the others.
+    width_px: likewise.
+    height_px: likewise.
+    dtype: likewise.
+    remat: likewise.
+    attention: likewise.
+
+  Raises:
+    UsageError: a setting is none of its choices.
+    DataError: see `convert.read_config`.
+  """
   config = convert.read_config(folder)
   decoder = dataclasses.asdict(
     dataclasses.replace(
@@ -205,7 +260,7 @@ def load_folder(
     )
   )
   del decoder['lora']
-  settings = {
+  return {
     'template': 'qwen3_vl_embedding',
     'folder': str(folder),
     'tower': {
@@ -218,21 +273,18 @@ def load_folder(
     },
     'decoder': decoder,
   }
-  module, maker = make_module(settings), make_maker(settings)
-  loaded = convert.load_params(folder, dtype=jnp.dtype(dtype))
-  # Neither the path nor how something is computed changes what is.
-  named = {
-    'template': settings['template'],
-    'size_px': [width_px, height_px],
-    'dtype': dtype,
-  }
-  return Pretrained(
-    module=module,
-    params={'tower': loaded['vision'], 'text': {'decoder': loaded['decoder']}},
-    maker=maker,
-    settings=settings,
-    fingerprint=convert.compute_fingerprint(folder, named),
+
+
+def load_folder_params(settings: Mapping[str, Any]) -> Params:
+  """Reads the parameters of the folder that a `model` section names.
+
+  Raises:
+    DataError: see `convert.load_params`.
+  """
+  loaded = convert.load_params(
+    settings['folder'], dtype=jnp.dtype(settings['decoder']['dtype'])
   )
+  return {'tower': loaded['vision'], 'text': {'decoder': loaded['decoder']}}
 
 
 def make_pretrained(settings: Mapping[str, Any], params: Params) -> Pretrained:
@@ -444,7 +496,7 @@ def read_backbone(path: str | os.PathLike[str]) -> dict[str, Any]:
   path = SHIPPED_ROUTERS.get(str(path), pathlib.Path(path))
   _, metadata = parameter_file.load_params(path)
   settings = metadata['model'] if 'model' in metadata else {}
-  if not settings or _is_conv(settings):
+  if not settings or is_conv(settings):
     return {}
   return {
     **{name: settings['tower'][name] for name in ('width_px', 'height_px')},
