@@ -27,7 +27,7 @@ import safetensors.numpy
 import tqdm
 
 from vhop_jax import errors
-from vhop_jax.models import hf_config, hf_names
+from vhop_jax.models import hf_config, hf_names, parameter_file
 from vhop_jax.models import qwen3_vl as qwen3_vl_lib
 from vhop_jax.typing import Params
 
@@ -378,7 +378,11 @@ def save_folder(
     nn.meta.unbox(params), sep='/'
   )
   has_head = any(path.startswith('head/') for path in flat)
-  _check_params(flat, config, has_head)
+  parameter_file.check_shapes(
+    params,
+    hf_names.find_boxed_shapes(config, with_head=has_head),
+    'the tree of parameters',
+  )
   tensors = hf_names.make_tensors(config, with_head=has_head)
   dtypes = {
     name: jnp.dtype(dtype)
@@ -425,9 +429,11 @@ def save_folder(
           'weight_map': weight_map,
         },
       )
-    for name in COMPANIONS if source is not None else ():
-      if (pathlib.Path(source or '') / name).is_file():
-        shutil.copyfile(pathlib.Path(source or '') / name, part / name)
+    if source is not None:
+      for name in COMPANIONS:
+        path = pathlib.Path(source) / name
+        if path.is_file():
+          shutil.copyfile(path, part / name)
     _write_json(part / hf_config.FILE, content)
   return folder
 
@@ -483,22 +489,6 @@ def _take(x: Any, layer: int | None) -> np.ndarray:
 
 def _full_name(name: str) -> str:
   return name if name == hf_names.HEAD else hf_names.PREFIX + name
-
-
-def _check_params(
-  flat: Mapping[str, Any], config: qwen3_vl_lib.Qwen3VLConfig, has_head: bool
-) -> None:
-  wanted = hf_names.find_shapes(config, with_head=has_head)
-  for path in sorted(flat.keys() | wanted.keys()):
-    shapes = [
-      list(tree[path].shape) if path in tree else 'none'
-      for tree in (flat, wanted)
-    ]
-    if shapes[0] != shapes[1]:
-      raise errors.DataError(
-        f'parameter {path} has shape {shapes[0]}, not {shapes[1]} as the sizes'
-        ' say: do parameters and config belong together?'
-      )
 
 
 def _check_limit(max_bytes: float) -> None:

@@ -7,6 +7,7 @@ transposition and a reshape, which change no bit.
 """
 
 from collections.abc import Iterator
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -59,9 +60,13 @@ class Slot(NamedTuple):
   rule: Rule
 
   def their_shape(self) -> tuple[int, ...]:
-    """Returns the shape of the part of their tensor, as a matrix if it is."""
+    """Returns the shape of their tensor, or of its third; a matrix if it is.
+
+    The bias of a fused tensor is one vector over all heads.
+    """
     if not self.rule.inputs:
-      return self.shape
+      is_fused = self.rule.third is not None
+      return (math.prod(self.shape),) if is_fused else self.shape
     return (
       math.prod(self.shape[self.rule.inputs :]),
       math.prod(self.shape[: self.rule.inputs]),
@@ -78,7 +83,7 @@ class Slot(NamedTuple):
   def write(self, x: np.ndarray) -> np.ndarray:
     """Turns what the slot holds into their tensor, or their third of it."""
     if not self.rule.inputs:
-      return x.reshape(math.prod(x.shape[:-1]), -1) if x.ndim > 1 else x
+      return x.reshape(self.their_shape())
     rows, columns = self.their_shape()
     return np.ascontiguousarray(x.reshape(columns, rows).T)
 
@@ -97,15 +102,7 @@ class Tensor(NamedTuple):
   def write(self, parts: list[np.ndarray]) -> np.ndarray:
     """Makes the tensor from what its slots hold, in their order."""
     written = [s.write(x) for s, x in zip(self.slots, parts, strict=True)]
-    whole = written[0]
-    if len(written) > 1:
-      # A fused bias is a vector for each head: one after the other.
-      whole = np.concatenate(
-        [
-          x if s.rule.inputs else x.reshape(-1)
-          for s, x in zip(self.slots, written, strict=True)
-        ]
-      )
+    whole = written[0] if len(written) == 1 else np.concatenate(written)
     return whole.reshape(self.shape)
 
 
@@ -182,6 +179,8 @@ def find_shapes(
   return flat
 
 
+# Traced once: reading or writing a folder asks several times.
+@functools.cache
 def find_boxed_shapes(
   config: qwen3_vl_lib.Qwen3VLConfig, *, with_head: bool
 ) -> dict[str, object]:
@@ -247,13 +246,7 @@ def make_tensors(
   tensors = {}
   for name, several in slots.items():
     rows, *columns = several[0].their_shape()
-    shape = (rows, *columns)
-    if len(several) > 1:
-      # The bias of a head's outputs is one vector in their tensor.
-      shape = (_FUSED * rows, *columns)
-      if not several[0].rule.inputs:
-        shape = (_FUSED * math.prod(several[0].shape),)
-    tensors[name] = Tensor(shape, tuple(several))
+    tensors[name] = Tensor((len(several) * rows, *columns), tuple(several))
   vision = config.vision
   patch = 'visual.patch_embed.proj.weight'
   tensors[patch] = tensors[patch]._replace(
