@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from vhop_jax import errors
+from vhop_jax.models import embedder as embedder_lib
 from vhop_jax.typing import Array, Bool, Float, Int, typed
 
 MASKED_SCORE = -1e9
@@ -142,7 +143,7 @@ def compute_embedding_loss(
   differs = document_ids[:count, None] != document_ids[None, :]
   total = jnp.zeros((), jnp.float32)
   for size, weight in zip(widths, width_weights, strict=True):
-    q, d = (_normalize(x[:, :size]) for x in (queries, documents))
+    q, d = (embedder_lib.normalize(x[:, :size]) for x in (queries, documents))
     # Each block: likenesses, and which of them may compete at all.
     blocks = [(q @ d.T, differs)]
     if query_query:
@@ -160,8 +161,3 @@ def compute_embedding_loss(
     losses = info_nce(inverse_temperature * cosines, positives, candidates)
     total += weight * losses.mean()
   return total
-
-
-def _normalize(x: Float[Array, 'B D']) -> Float[Array, 'B D']:
-  x = x.astype(jnp.float32)
-  return x / jnp.maximum(jnp.linalg.norm(x, axis=1, keepdims=True), 1e-6)

@@ -302,12 +302,10 @@ class Linear(nn.Module):
     """Returns what the adapters add, see `lora`."""
     a_names = (*(name for _, name in self.inputs), None)
     b_names = (None, *(name for _, name in self.outputs))
-    bound = x.shape[-1] ** -0.5
+    fan_in = x.shape[-1]
 
-    def draw(
-      rng: Array, shape: tuple[int, ...], dtype: jnp.dtype = jnp.float32
-    ) -> Array:
-      return jax.random.uniform(rng, shape, dtype, -bound, bound)
+    def draw(rng: Array, shape: tuple[int, ...], dtype: jnp.dtype) -> Array:
+      return lora_lib.draw_a(rng, shape, fan_in).astype(dtype)
 
     a = self.param(
       lora_lib.A,

@@ -8,6 +8,7 @@ the module of their kernel as `lora_a` [*inputs, rank] and `lora_b` [rank,
 
 from collections.abc import Iterable, Mapping
 import dataclasses
+import math
 from typing import Any
 
 from flax import traverse_util
@@ -93,9 +94,7 @@ def join(base: Params, adapters: Params) -> Params:
 
 
 def init(base: Params, config: LoraConfig, rng: jax.Array) -> Params:
-  """Draws adapters for the layers of a decoder; together they are zero.
-
-  A as PEFT draws it: uniform within 1 / sqrt(inputs). B is zero.
+  """Draws adapters for the layers of a decoder; B, and so A B, is zero.
 
   Args:
     base: with `layers` somewhere, as `decoder.Decoder` has it.
@@ -111,15 +110,8 @@ def init(base: Params, config: LoraConfig, rng: jax.Array) -> Params:
       continue
     rng, rng_a = jax.random.split(rng)
     inputs, outputs = _split_axes(path[-2], kernel.shape[1:])
-    fan_in = 1
-    for size in inputs:
-      fan_in *= size
-    bound = fan_in**-0.5
-    adapters[(*path[:-1], A)] = jax.random.uniform(
-      rng_a,
-      (kernel.shape[0], *inputs, config.rank),
-      minval=-bound,
-      maxval=bound,
+    adapters[(*path[:-1], A)] = draw_a(
+      rng_a, (kernel.shape[0], *inputs, config.rank), math.prod(inputs)
     )
     adapters[(*path[:-1], B)] = jnp.zeros(
       (kernel.shape[0], config.rank, *outputs)
@@ -128,6 +120,12 @@ def init(base: Params, config: LoraConfig, rng: jax.Array) -> Params:
     raise errors.UsageError('the model has no layer for the adapters')
   made: Params = traverse_util.unflatten_dict(adapters)
   return made
+
+
+def draw_a(rng: jax.Array, shape: tuple[int, ...], fan_in: int) -> jax.Array:
+  """Draws the first factor as PEFT does: uniform within 1 / sqrt(fan_in)."""
+  bound = fan_in**-0.5
+  return jax.random.uniform(rng, shape, minval=-bound, maxval=bound)
 
 
 def _split_axes(
