@@ -9,7 +9,7 @@ from typing import Any
 import grain
 import numpy as np
 
-from vhop_jax import errors
+from vhop_jax import errors, whole_file
 from vhop_jax.data import demonstrations
 from vhop_jax.env import action as action_lib
 from vhop_jax.index import gallery as gallery_lib
@@ -187,11 +187,8 @@ def _load_visual(
   if is_mirrored:
     pixels = pixels[:, :, ::-1]
   visual = gallery_lib.encode_images(model, pixels)
-  path.parent.mkdir(parents=True, exist_ok=True)
-  part = path.with_suffix(f'.{os.getpid()}.part')
-  with part.open('wb') as file:
+  with whole_file.replace(path) as part, part.open('wb') as file:
     np.save(file, visual)
-  os.replace(part, path)
   return visual
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import ml_collections
 
+from vhop_jax import whole_file
 from vhop_jax.worlds import world as world_lib
 
 FOLDER = 'test_sets'
@@ -52,13 +53,10 @@ class Keeper:
       worlds: its folders.
       results: anything that JSON holds.
     """
-    path = self._get_path(name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix('.part')
-    part.write_text(
-      json.dumps({'key': self._make_key(worlds), 'results': results})
+    whole_file.write_text(
+      self._get_path(name),
+      json.dumps({'key': self._make_key(worlds), 'results': results}),
     )
-    os.replace(part, path)
 
   def _get_path(self, name: str) -> pathlib.Path:
     # A name may hold what a file's may not.

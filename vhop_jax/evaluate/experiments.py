@@ -13,11 +13,10 @@ import dataclasses
 import functools
 import json
 import math
-import os
 from pathlib import Path
 from typing import Any, NamedTuple, NotRequired, TypedDict, cast
 
-from vhop_jax import errors
+from vhop_jax import errors, whole_file
 from vhop_jax.evaluate import charts
 from vhop_jax.evaluate import results as results_lib
 from vhop_jax.evaluate.scores import Interval
@@ -183,13 +182,10 @@ def append_rows(path: Path, rows: Iterable[ResultRow]) -> None:
     if fault:
       raise ValueError(f'{fault}: {row}')
     kept[_get_key(row)] = row
-  path.parent.mkdir(parents=True, exist_ok=True)
-  part = path.with_suffix('.part')
-  part.write_text(
+  whole_file.write_text(
+    path,
     ''.join(json.dumps(row, allow_nan=False) + '\n' for row in kept.values()),
-    encoding='utf-8',
   )
-  os.replace(part, path)
 
 
 def read_rows(paths: Iterable[Path]) -> list[ResultRow]:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import tqdm
 
-from vhop_jax import errors
+from vhop_jax import errors, whole_file
 from vhop_jax.models import encoder as encoder_lib
 from vhop_jax.models import image_processor
 from vhop_jax.typing import Float32, ndarray
@@ -188,8 +188,7 @@ def _open_parts(parts: pathlib.Path, asked: dict[str, Any]) -> None:
   """Makes the folder of the parts, or checks that it is this run's."""
   path = parts / 'run.json'
   if not path.exists():
-    parts.mkdir(parents=True, exist_ok=True)
-    _write(path, json.dumps(asked, sort_keys=True))
+    whole_file.write_text(path, json.dumps(asked, sort_keys=True))
     return
   found = json.loads(path.read_text(encoding='utf-8'))
   if changed := sorted(k for k in asked if found.get(k) != asked[k]):
@@ -216,15 +215,13 @@ def _save_part(
         raise
       failures.append(f'{entry.id}\t{error.message}')
   embedded = embed(items) if items else np.zeros((0, 0), np.float32)
-  part = path.with_suffix('.part')
-  with part.open('wb') as file:
+  with whole_file.replace(path) as part, part.open('wb') as file:
     np.savez(
       file,
       embedded=embedded,
       rows=np.array(rows, int),
       failures=np.array(failures, str),
     )
-  os.replace(part, path)
 
 
 def _join_parts(
@@ -247,16 +244,20 @@ def _join_parts(
     )
   embedded = np.concatenate(pieces)
   if failures:
-    _write(_beside(out, '.errors.txt'), '\n'.join(failures) + '\n')
-  written = out.with_name(out.name + '.part')
-  if out.suffix == '.npy':
-    with written.open('wb') as file:
-      np.save(file, embedded)
-    _write(_beside(out, '.ids.txt'), '\n'.join(ids) + '\n')
-  else:
-    _write_parquet(written, ids, embedded, asked)
-  _write(_beside(out, '.json'), json.dumps(asked, indent=2, sort_keys=True))
-  os.replace(written, out)
+    errors_path = _beside(out, '.errors.txt')
+    whole_file.write_text(errors_path, '\n'.join(failures) + '\n')
+  # The result itself comes last: where it is, all is.
+  with whole_file.replace(out) as part:
+    if out.suffix == '.npy':
+      with part.open('wb') as file:
+        np.save(file, embedded)
+      ids_path = _beside(out, '.ids.txt')
+      whole_file.write_text(ids_path, '\n'.join(ids) + '\n')
+    else:
+      _write_parquet(part, ids, embedded, asked)
+    whole_file.write_text(
+      _beside(out, '.json'), json.dumps(asked, indent=2, sort_keys=True)
+    )
   return len(ids), len(failures)
 
 
@@ -283,9 +284,3 @@ def _write_parquet(
 
 def _beside(out: pathlib.Path, suffix: str) -> pathlib.Path:
   return out.with_name(out.stem + suffix)
-
-
-def _write(path: pathlib.Path, text: str) -> None:
-  part = path.with_name(path.name + '.part')
-  part.write_text(text, encoding='utf-8')
-  os.replace(part, path)

@@ -14,7 +14,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from vhop_jax import errors
+from vhop_jax import errors, whole_file
 from vhop_jax.typing import Params
 
 
@@ -28,8 +28,6 @@ def save_params(
     params: nested dict of arrays, boxed or not; the dtypes are kept.
     metadata: what JSON can hold, e.g. the model's config and fingerprint.
   """
-  path = Path(path)
-  path.parent.mkdir(parents=True, exist_ok=True)
   arrays = {
     # Not `ascontiguousarray`, which gives a scalar an axis.
     name: np.asarray(jax.device_get(leaf), order='C')
@@ -37,12 +35,10 @@ def save_params(
       nn.meta.unbox(params), sep='/'
     ).items()
   }
-  # `part` lies in the same folder, so that replacing is atomic.
-  part = path.with_name(path.name + '.part')
-  safetensors.numpy.save_file(
-    arrays, part, metadata={'json': json.dumps(metadata, sort_keys=True)}
-  )
-  os.replace(part, path)
+  with whole_file.replace(Path(path)) as part:
+    safetensors.numpy.save_file(
+      arrays, part, metadata={'json': json.dumps(metadata, sort_keys=True)}
+    )
 
 
 def load_params(path: str | os.PathLike[str]) -> tuple[Params, dict[str, Any]]:

@@ -19,7 +19,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from vhop_jax import errors
+from vhop_jax import errors, whole_file
 from vhop_jax.models import decoder as decoder_lib
 from vhop_jax.models import lora as lora_lib
 from vhop_jax.typing import Params
@@ -103,7 +103,6 @@ def save_adapters(
     The folder.
   """
   folder = pathlib.Path(folder)
-  folder.mkdir(parents=True, exist_ok=True)
   prefix = _PREFIX + (_HEAD_PREFIX if with_head else '') + _LAYERS
   tensors = {}
   flat = traverse_util.flatten_dict(adapters['layers'])
@@ -131,11 +130,10 @@ def save_adapters(
     ),
     'task_type': None,
   }
-  part = folder / f'{WEIGHTS}.part'
-  safetensors.numpy.save_file(tensors, part, metadata={'format': 'pt'})
-  os.replace(part, folder / WEIGHTS)
-  (folder / CONFIG).write_text(
-    json.dumps(content, indent=2, sort_keys=True) + '\n', encoding='utf-8'
+  with whole_file.replace(folder / WEIGHTS) as part:
+    safetensors.numpy.save_file(tensors, part, metadata={'format': 'pt'})
+  whole_file.write_text(
+    folder / CONFIG, json.dumps(content, indent=2, sort_keys=True) + '\n'
   )
   return folder
 

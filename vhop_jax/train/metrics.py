@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 import contextlib
 import json
 import math
-import os
 from pathlib import Path
 import time
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from vhop_jax import errors
+from vhop_jax import errors, whole_file
 
 FILE_NAME = 'metrics.jsonl'
 
@@ -46,9 +45,7 @@ class MetricsFile:
     """
     path = workdir / FILE_NAME
     kept = [row for row in read_rows(workdir) if row['step'] <= step]
-    part = path.with_suffix('.part')
-    part.write_text(''.join(json.dumps(row) + '\n' for row in kept))
-    os.replace(part, path)
+    whole_file.write_text(path, ''.join(json.dumps(row) + '\n' for row in kept))
     self._file = path.open('a')
 
   def write(self, step: int, values: Mapping[str, float]) -> None:
