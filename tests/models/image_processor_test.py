@@ -1,6 +1,7 @@
 """Compares patches with transformers' and damages pictures."""
 
 import json
+import struct
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -55,8 +56,6 @@ def make_files(folder):
   save('strip.png', Image.fromarray(draw(1, 120)))
   save('two.gif', palette, save_all=True, append_images=[palette])
   save('bits.png', rgb.convert('1'))
-  deep = (draw(60, 90, 1)[:, :, 0].astype(np.uint16) * 3) + 1
-  save('deep.png', Image.fromarray(deep))
   return paths
 
 
@@ -99,6 +98,22 @@ def test_every_mode_is_the_reference(reference, tmp_path):
     pixels = image_processor.read_picture(path)
     np.testing.assert_array_equal(pixels, rgb, err_msg=path.name)
     assert_is_reference(pixels, reference, turned)
+
+
+@pytest.mark.parametrize('name', ['deep.png', 'deep.tif'])
+def test_16_bits_are_cut_to_the_upper_8(tmp_path, name):
+  wanted = draw(60, 90, 1)[:, :, 0]
+  deep = wanted.astype(np.uint16) * 256 + 255 - wanted
+  Image.fromarray(deep).save(tmp_path / name)
+  pixels = image_processor.read_picture(tmp_path / name)
+  np.testing.assert_array_equal(pixels, np.stack([wanted] * 3, axis=-1))
+
+
+def test_picture_without_a_range_is_refused_by_name(tmp_path):
+  ramp = np.linspace(0, 1, 64, dtype=np.float32).reshape(8, 8)
+  Image.fromarray(ramp).save(tmp_path / 'ramp.tif')
+  with pytest.raises(errors.DataError, match=r"ramp\.tif: .*mode 'F'"):
+    image_processor.read_picture(tmp_path / 'ramp.tif')
 
 
 def test_turned_picture_is_turned(tmp_path):
@@ -165,6 +180,19 @@ def test_unreadable_picture_is_named(tmp_path, name, content):
     image_processor.read_picture(path)
 
 
+@pytest.mark.parametrize('error', [TypeError, IndexError, struct.error])
+def test_whatever_pillow_raises_names_the_file(tmp_path, monkeypatch, error):
+  """Damaged TIFFs and EXIF blocks make it raise such things."""
+  Image.fromarray(draw(6, 9)).save(tmp_path / 'odd.png')
+
+  def fail(image):
+    raise error('odd')
+
+  monkeypatch.setattr(ImageOps, 'exif_transpose', fail)
+  with pytest.raises(errors.DataError, match=r'odd\.png cannot be read'):
+    image_processor.read_picture(tmp_path / 'odd.png')
+
+
 def test_giant_picture_is_refused(tmp_path, monkeypatch):
   Image.fromarray(draw(60, 90)).save(tmp_path / 'giant.png')
   monkeypatch.setattr(Image, 'MAX_IMAGE_PIXELS', 4000)
@@ -191,6 +219,7 @@ def test_settings_are_read(tmp_path):
     resample=3,
     rescale_factor=0.00392156862745098,
     do_resize=True,
+    max_pixels=None,
   )
   made = image_processor.read_processor(tmp_path)
   assert (made.min_pixels, made.max_pixels) == (65536, 16777216)
@@ -202,7 +231,9 @@ def test_settings_are_read(tmp_path):
   [
     ({'resample': 2}, 'resample=2 is not implemented'),
     ({'do_normalize': False}, 'do_normalize=False'),
+    ({'do_convert_rgb': None}, 'do_convert_rgb=None is not implemented'),
     ({'sharpen': 1}, 'sharpen=1 is a setting'),
+    ({'size': {'height': 224, 'width': 224}}, 'size has height, width'),
   ],
 )
 def test_other_settings_are_refused(tmp_path, settings, words):

@@ -1,9 +1,13 @@
 """Turns pictures of any size into patches, as Qwen3-VL was trained on.
 
 The reference is transformers' `Qwen2VLImageProcessorPil`: the same pixels, bit
-for bit. What has an alpha channel is laid on white; 16 bits are cut to 8 as
-Pillow cuts them; a picture is turned as its EXIF orientation says. Videos are
-left out.
+for bit. What has an alpha channel is laid on white, and a picture is turned
+as its EXIF orientation says; of an animation the first frame is read. Videos
+are left out.
+
+In one point the reference is wrong: of a grey picture of 16 bits Pillow's
+`convert('RGB')` clips the values at 255, so that it is white. Here the upper
+eight bits are read, as Pillow itself reads colours of 16 bits.
 """
 
 from collections.abc import Mapping
@@ -25,6 +29,9 @@ FILE = 'preprocessor_config.json'
 MAX_ASPECT = 200  # Longer strips are refused, by the reference too.
 _CHANNELS = 3
 _WHITE = (255, 255, 255, 255)
+# The limits of Qwen3-VL-Embedding's recipe. It sets them itself: the files of
+# Qwen3-VL's folders have others, from 65,536 to 16,777,216.
+MIN_PIXELS, MAX_PIXELS = 4096, 1_843_200
 
 # Settings of the file that change no number.
 _IGNORED = frozenset(
@@ -60,8 +67,8 @@ class ImageProcessor:
   """Says how pictures become patches; the defaults are Qwen3-VL-Embedding's.
 
   Attributes:
-    min_pixels: smaller pictures are enlarged to this.
-    max_pixels: larger pictures are shrunk to this.
+    min_pixels: smaller pictures are enlarged to at least this.
+    max_pixels: larger pictures are shrunk to at most this.
     patch_size: pixels per patch, along each side.
     temporal_patch_size: frames per patch; a picture is repeated.
     merge_size: patches per visual token, along each side.
@@ -69,8 +76,8 @@ class ImageProcessor:
     std: likewise.
   """
 
-  min_pixels: int = 4096
-  max_pixels: int = 1_843_200
+  min_pixels: int = MIN_PIXELS
+  max_pixels: int = MAX_PIXELS
   patch_size: int = 16
   temporal_patch_size: int = 2
   merge_size: int = 2
@@ -170,24 +177,33 @@ def read_processor(folder: str | os.PathLike[str]) -> ImageProcessor:
 
 
 def _parse(content: Mapping[str, Any]) -> ImageProcessor:
-  size = dict(content.get('size') or {})
+  # A limit or a size that is null is not set; a switch that is null is off.
+  content = {k: v for k, v in content.items() if v is not None or k in _FIXED}
+  size = dict(content.get('size', {}))
   settings = {
     # Older files say it in their own words.
-    'min_pixels': content.get('min_pixels') or size.pop('shortest_edge', None),
-    'max_pixels': content.get('max_pixels') or size.pop('longest_edge', None),
+    'min_pixels': content.get('min_pixels', size.pop('shortest_edge', None)),
+    'max_pixels': content.get('max_pixels', size.pop('longest_edge', None)),
     'patch_size': content.get('patch_size'),
     'temporal_patch_size': content.get('temporal_patch_size'),
     'merge_size': content.get('merge_size'),
     'mean': content.get('image_mean'),
     'std': content.get('image_std'),
   }
+  if size:
+    raise errors.DataError(
+      f'{FILE}: size has {", ".join(sorted(size))}, and only shortest_edge and'
+      ' longest_edge are implemented'
+    )
   known = {'size', 'image_mean', 'image_std', *settings, *_FIXED, *_IGNORED}
   for name, value in content.items():
     if name not in known:
       raise errors.DataError(
         f'{FILE}: {name}={value!r} is a setting that this version does not know'
       )
-    if name in _FIXED and not math.isclose(value, _FIXED[name], rel_tol=1e-6):
+    if name in _FIXED and (
+      value is None or not math.isclose(value, _FIXED[name], rel_tol=1e-6)
+    ):
       raise errors.DataError(
         f'{FILE}: {name}={value!r} is not implemented, only {_FIXED[name]!r}'
       )
@@ -213,21 +229,27 @@ def read_picture(path: str | os.PathLike[str]) -> UInt8[ndarray, 'H W 3']:
         return to_rgb(ImageOps.exif_transpose(image))
   except FileNotFoundError:
     raise errors.DataError(f'{path} is missing') from None
-  except (
-    OSError,
-    ValueError,
-    SyntaxError,
-    EOFError,
-    Image.DecompressionBombError,
-    Image.DecompressionBombWarning,
-  ) as error:
+  except errors.DataError as error:
+    raise errors.DataError(f'{path}: {error.message}') from None
+  except Exception as error:  # Pillow's readers raise whatever they meet.
     raise errors.DataError(
       f'{path} cannot be read as a picture ({error}): remove or replace it'
     ) from error
 
 
 def to_rgb(image: Image.Image) -> UInt8[ndarray, 'H W 3']:
-  """Returns an image's pixels as sRGB; what is transparent is white."""
+  """Returns an image's pixels as sRGB; what is transparent is white.
+
+  Raises:
+    DataError: its values have no range that says what is white.
+  """
+  if image.mode.startswith('I;16'):
+    image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+  elif image.mode in ('I', 'F'):
+    raise errors.DataError(
+      f'a picture of mode {image.mode!r} has 32 bits of one colour and no'
+      ' range: save it with 8 or 16 bits'
+    )
   if 'A' in image.getbands() or image.info.get('transparency') is not None:
     image = image.convert('RGBA')
     background = Image.new('RGBA', image.size, _WHITE)
