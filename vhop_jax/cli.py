@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import tyro
 
 from vhop_jax import errors
+from vhop_jax.models import image_processor
 from vhop_jax.worlds import disjoint as disjoint_lib
 from vhop_jax.worlds import splits
 from vhop_jax.worlds import verify as verify_lib
@@ -264,6 +265,8 @@ def embed(
   batch_size: int = 8,
   dtype: str = 'float32',
   tail: str = '',
+  min_pixels: int = image_processor.MIN_PIXELS,
+  max_pixels: int = image_processor.MAX_PIXELS,
   skip_errors: bool = False,
 ) -> None:
   """Embeds pictures or texts; an interrupted run goes on.
@@ -278,25 +281,29 @@ def embed(
     width: keep so many numbers of each embedding, normalised again (folders).
     batch_size: items that are read at once.
     dtype: float32 or bfloat16 (folders alone).
-    tail: what ends each sequence: prompt_end, prompt or end (folders alone).
-    skip_errors: list pictures that cannot be read instead of stopping.
+    tail: what ends each sequence: prompt_end, prompt or end (folders alone); if
+      not given what the folder's tokenizer says.
+    min_pixels: enlarge smaller pictures; 0 is the folder's own limit (folders).
+    max_pixels: shrink larger pictures; 0 is the folder's own limit (folders).
+    skip_errors: list what cannot be embedded instead of stopping.
   """
   from vhop_jax.index import embed_files, embed_models
 
-  lines = sys.stdin.read().splitlines() if source == '-' else None
+  embed_files.check_out(out)
+  lines = embed_files.split_lines(sys.stdin.read()) if source == '-' else None
   entries = embed_files.list_entries(source, lines, as_texts=texts)
-  function, about = embed_models.open_model(
+  opened = embed_models.open_model(
     model,
     instruction=instruction,
     width=width,
     batch_size=batch_size,
     dtype=dtype,
     tail=tail,
+    min_pixels=min_pixels,
+    max_pixels=max_pixels,
   )
   print(
-    embed_files.embed_entries(
-      entries, out, function, about=about, skip_errors=skip_errors
-    )
+    embed_files.embed_entries(entries, out, opened, skip_errors=skip_errors)
   )
 
 

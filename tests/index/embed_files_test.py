@@ -2,6 +2,9 @@
 
 import io
 import json
+import subprocess
+import sys
+import time
 
 import numpy as np
 from PIL import Image
@@ -32,10 +35,16 @@ def make_texts(count):
   return [embed_files.Entry(f'id{i}', f'{"x" * i}y') for i in range(count)]
 
 
+def prepare(item):
+  """Refuses long texts, as a model does."""
+  if len(item.text) > 20:
+    raise errors.DataError('too long')
+  return item
+
+
 def run(entries, out, function=embed, *, about=None, skip_errors=False):
-  return embed_files.embed_entries(
-    entries, out, function, about=about or ABOUT, skip_errors=skip_errors
-  )
+  model = embed_files.Model(prepare, function, about or ABOUT)
+  return embed_files.embed_entries(entries, out, model, skip_errors=skip_errors)
 
 
 @pytest.fixture(autouse=True)
@@ -118,6 +127,88 @@ def test_parts_of_another_run_are_not_mixed_in(tmp_path, about, count, words):
     run(make_texts(count), tmp_path / 'e.npy', about=about)
 
 
+def make_pictures(folder, grey, count=4):
+  folder.mkdir()
+  for i in range(count):
+    Image.new('RGB', (8, 8), (grey,) * 3).save(folder / f'{i}.png')
+
+
+def embed_grey(items):
+  return np.float32([[item.pixels.mean()] for item in items])
+
+
+def test_other_pictures_of_the_same_names_are_not_mixed_in(tmp_path):
+  """A part that is done must be of the files that are there now."""
+  make_pictures(tmp_path / 'a', 10)
+  make_pictures(tmp_path / 'b', 200)
+  entries = {
+    name: embed_files.list_entries(str(tmp_path / name), None, as_texts=False)
+    for name in 'ab'
+  }
+  calls = []
+
+  def fail_second(items):
+    calls.append(len(items))
+    if len(calls) == 2:
+      raise KeyboardInterrupt
+    return embed_grey(items)
+
+  out = tmp_path / 'e.npy'
+  with pytest.raises(errors.Interrupted):
+    run(entries['a'], out, fail_second)
+  with pytest.raises(errors.UsageError, match='made from other files'):
+    run(entries['b'], out, embed_grey)
+  # What is not embedded yet may be mended before the run goes on.
+  Image.new('RGB', (8, 8), (90,) * 3).save(tmp_path / 'a' / '3.png')
+  run(entries['a'], out, embed_grey)
+  assert np.load(out).ravel().tolist() == [10, 10, 10, 90]
+
+
+def test_killed_run_goes_on(tmp_path):
+  """A real process, killed without a chance to tidy up."""
+  out = tmp_path / 'e.npy'
+  code = f"""
+import time
+from tests.index import embed_files_test as t
+t.embed_files.PART_ITEMS = 3
+def embed(items):
+  if items[0].text != 'y':
+    time.sleep(600)  # The first part alone is made.
+  return t.embed(items)
+t.run(t.make_texts(8), {str(out)!r}, embed)
+"""
+  process = subprocess.Popen(
+    [sys.executable, '-c', code],
+    stderr=subprocess.DEVNULL,
+    start_new_session=True,
+  )
+  part = tmp_path / 'e.npy.parts' / '000000.npz'
+  try:
+    while not part.exists():
+      assert process.poll() is None
+      time.sleep(0.05)
+  finally:
+    process.kill()
+    process.wait()
+  sizes = []
+  run(
+    make_texts(8), out, lambda items: sizes.append(len(items)) or embed(items)
+  )
+  assert sizes == [3, 2]
+  run(make_texts(8), tmp_path / 'whole.npy')
+  np.testing.assert_array_equal(np.load(out), np.load(tmp_path / 'whole.npy'))
+
+
+def test_what_the_model_refuses_is_named_and_can_be_skipped(tmp_path):
+  entries = make_texts(2)
+  entries.insert(1, embed_files.Entry('long', 'x' * 21))
+  with pytest.raises(errors.DataError, match='long: too long; --skip-errors'):
+    run(entries, tmp_path / 'e.npy')
+  run(entries, tmp_path / 'f.npy', skip_errors=True)
+  assert (tmp_path / 'f.ids.txt').read_text().split() == ['id0', 'id1']
+  assert (tmp_path / 'f.errors.txt').read_text() == 'long\tlong: too long\n'
+
+
 def test_result_that_is_there_is_not_touched(tmp_path):
   out = tmp_path / 'e.npy'
   out.write_bytes(b'mine')
@@ -149,7 +240,7 @@ def test_folders_are_searched_and_bad_pictures_named(pictures, tmp_path):
   assert len(np.load(tmp_path / 'g.npy')) == 2
   assert (tmp_path / 'g.ids.txt').read_text().split() == [lines[0], lines[2]]
   assert str(broken) in (tmp_path / 'g.errors.txt').read_text()
-  with pytest.raises(errors.DataError, match='none of the 1 items'):
+  with pytest.raises(errors.DataError, match=r'none of the 1 items.*h\.npy\.p'):
     run(entries[1:2], tmp_path / 'h.npy', skip_errors=True)
 
 
@@ -160,10 +251,25 @@ def test_lines_are_texts_with_or_without_ids():
     ('0', 'one'),
     ('k', 'two\tmore'),
   ]
+  # These are no line feeds: the text goes on, and so do the numbers.
+  text = 'one\u2028more\r\ntwo\x0cmore\n\nthree\n'
+  lines = embed_files.split_lines(text)
+  entries = embed_files.list_entries('-', lines, as_texts=True)
+  assert [(e.id, e.text) for e in entries] == [
+    ('0', 'one\u2028more'),
+    ('1', 'two\x0cmore'),
+    ('3', 'three'),
+  ]
   with pytest.raises(errors.DataError, match="'k' twice"):
     embed_files.list_entries('-', ['k\ta', 'k\tb'], as_texts=True)
   with pytest.raises(errors.DataError, match='no line'):
     embed_files.list_entries('-', [' '], as_texts=True)
+
+
+def test_name_with_a_line_break_is_refused(tmp_path):
+  Image.new('RGB', (8, 8)).save(tmp_path / 'a\nb.png')
+  with pytest.raises(errors.DataError, match='has a line break'):
+    embed_files.list_entries(str(tmp_path), None, as_texts=False)
 
 
 def test_command_embeds_as_the_gallery_does(
@@ -197,6 +303,8 @@ def test_command_embeds_as_the_gallery_does(
   np.testing.assert_allclose(np.linalg.norm(embedded, axis=1), 1, atol=1e-5)
   for flags, words in (
     (('--width=3',), '--width is for Hugging Face folders'),
+    (('--dtype=bfloat16',), '--dtype is for Hugging Face folders'),
+    (('--max-pixels=5000',), '--max-pixels is for Hugging Face folders'),
     (('--texts',), 'is a folder'),
   ):
     code, _, error = command.run_vhop(

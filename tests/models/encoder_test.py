@@ -4,19 +4,23 @@ import dataclasses
 import json
 import lzma
 import pathlib
+import shutil
 
 import numpy as np
 from PIL import Image
 import pytest
+import tokenizers
 
 from tests.models import qwen3_vl_folder
 from vhop_jax import errors
 from vhop_jax.models import convert, encoder, hf_config, image_processor
 from vhop_jax.models import sequence as sequence_lib
+from vhop_jax.models import tokenizer as tokenizer_lib
 
 pytestmark = pytest.mark.usefixtures('quick_compile')
 
 TOKENIZER = pathlib.Path(__file__).parent / 'qwen3_tokenizer.json.xz'
+MAX_PIXELS = 20_000
 INSTRUCTION = 'Find the picture that answers the question'
 TEXTS = (
   'a red kettle left of a piggy bank',
@@ -51,7 +55,8 @@ def folder(tmp_path_factory):
   (out / image_processor.FILE).write_text(
     json.dumps(
       {
-        'size': {'shortest_edge': 4096, 'longest_edge': 20_000},
+        # As in the released folders; the recipe does not read them.
+        'size': {'shortest_edge': 65_536, 'longest_edge': 16_777_216},
         'patch_size': 16,
         'image_mean': [0.5] * 3,
         'image_std': [0.5] * 3,
@@ -63,7 +68,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def model(folder):
-  return encoder.load_encoder(folder)
+  return encoder.load_encoder(folder, max_pixels=MAX_PIXELS)
 
 
 @pytest.fixture(scope='module')
@@ -71,8 +76,26 @@ def embedded(model):
   return model.embed(ITEMS, instruction=INSTRUCTION, batch_size=2)
 
 
+@pytest.fixture(scope='module')
+def ending_folder(folder, tmp_path_factory):
+  """Returns the folder with a tokenizer that ends every text by a token."""
+  out = tmp_path_factory.mktemp('ending') / 'model'
+  shutil.copytree(folder, out)
+  tokenizer = tokenizers.Tokenizer.from_file(str(folder / 'tokenizer.json'))
+  end = tokenizer_lib.PAD
+  tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+    single=f'$A {end}', special_tokens=[(end, tokenizer.token_to_id(end))]
+  )
+  tokenizer.save(str(out / 'tokenizer.json'))
+  return out
+
+
 @pytest.mark.parity
-def test_embeddings_are_the_reference_recipe(folder, embedded):
+@pytest.mark.parametrize('name', ['folder', 'ending_folder'])
+def test_embeddings_are_the_reference_recipe(name, request):
+  folder = request.getfixturevalue(name)
+  model = encoder.load_encoder(folder, max_pixels=MAX_PIXELS)
+  embedded = model.embed(ITEMS, instruction=INSTRUCTION, batch_size=2)
   torch = pytest.importorskip('torch', reason='needs the extra [parity]')
   transformers = pytest.importorskip('transformers')
   reference = transformers.Qwen3VLModel.from_pretrained(folder).eval()
@@ -83,7 +106,7 @@ def test_embeddings_are_the_reference_recipe(folder, embedded):
     patch_size=16,
     image_mean=[0.5] * 3,
     image_std=[0.5] * 3,
-    size={'shortest_edge': 4096, 'longest_edge': 20_000},
+    size={'shortest_edge': 4096, 'longest_edge': MAX_PIXELS},
   )
   for item, ours in zip(ITEMS, embedded, strict=True):
     content, images = '', {}
@@ -93,11 +116,12 @@ def test_embeddings_are_the_reference_recipe(folder, embedded):
       )
       count = int(images['image_grid_thw'].prod()) // 4
       content = f'<|vision_start|>{"<|image_pad|>" * count}<|vision_end|>'
-    # The chat template of the model, written out.
+    # The chat template of the model with its prompt, written out. What the
+    # tokenizer adds to that is its own affair.
     text = (
       f'<|im_start|>system\n{INSTRUCTION}.<|im_end|>\n'
       f'<|im_start|>user\n{content}{item.text}<|im_end|>\n'
-      '<|im_start|>assistant\n<|endoftext|>'
+      '<|im_start|>assistant\n'
     )
     tokens = torch.tensor([tokenizer(text)['input_ids']])
     if images:
@@ -134,15 +158,94 @@ def test_instruction_and_tail_change_embedding_and_fingerprint(folder, model):
   (plain,) = model.embed(ITEMS[:1], batch_size=2)
   (other,) = model.embed(ITEMS[:1], instruction=INSTRUCTION, batch_size=2)
   assert np.abs(plain - other).max() > 1e-3
+  (blank,) = model.embed(ITEMS[:1], instruction=' ', batch_size=2)
+  np.testing.assert_allclose(blank, plain, atol=1e-6)
   prints = {model.fingerprint}
   for tail in sequence_lib.TAILS:
-    changed = encoder.load_encoder(folder, tail=tail)
+    changed = encoder.load_encoder(folder, tail=tail, max_pixels=MAX_PIXELS)
     prints.add(changed.fingerprint)
     (embedded,) = changed.embed(ITEMS[:1], batch_size=2)
-    is_default = tail == 'prompt_end'
+    is_default = tail == 'prompt'  # This tokenizer adds nothing.
     assert np.allclose(embedded, plain, atol=1e-5) == is_default
-  # That of the default is the template's own.
   assert len(prints) == len(sequence_lib.TAILS)
+
+
+def test_pixel_limits_are_the_recipes_unless_asked_for(folder, model):
+  read = lambda **limits: encoder.load_encoder(folder, **limits)  # noqa: E731
+  recipe, own = read(), read(min_pixels=0, max_pixels=0)
+  assert recipe.processor == image_processor.ImageProcessor()
+  limits = own.processor.min_pixels, own.processor.max_pixels
+  assert limits == (65_536, 16_777_216)
+  assert len({model.fingerprint, recipe.fingerprint, own.fingerprint}) == 3
+
+
+def test_patches_of_another_size_are_refused(folder, tmp_path):
+  out = tmp_path / 'model'
+  shutil.copytree(folder, out)
+  settings = json.loads((out / image_processor.FILE).read_text())
+  settings['patch_size'] = 14
+  (out / image_processor.FILE).write_text(json.dumps(settings))
+  with pytest.raises(errors.DataError, match='patch_size is 14 .* and 16 in'):
+    encoder.load_encoder(out)
+
+
+def test_tokenizer_with_another_end_is_refused(ending_folder, tmp_path):
+  out = tmp_path / 'model'
+  shutil.copytree(ending_folder, out)
+  path = out / 'tokenizer.json'
+  content = json.loads(path.read_text(encoding='utf-8'))
+  tokenizer = tokenizers.Tokenizer.from_str(json.dumps(content))
+  end = tokenizer_lib.IM_END
+  tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+    single=f'$A {end}', special_tokens=[(end, tokenizer.token_to_id(end))]
+  )
+  tokenizer.save(str(path))
+  with pytest.raises(errors.DataError, match=r'<\|im_end\|>.* give tail'):
+    encoder.load_encoder(out)
+
+
+def test_rows_are_padded_to_few_sizes_and_batches_to_few_rows(
+  model, monkeypatch
+):
+  read = []
+
+  def record(rows, patches, tokens):
+    read.append((len(rows), patches, tokens))
+    return np.ones((len(rows), model.width), np.float32)
+
+  monkeypatch.setattr(encoder.Encoder, '_run', lambda _, *args: record(*args))
+  # 64 x 64 px are 16 patches, 128 x 128 are 64, and 128 x 160 are over the
+  # limit and shrink to 96 x 128, which are 48. All are padded to 64, which are
+  # 16 tokens; the words around them are padded to 32.
+  pixels = [draw(64, 64, 0)] * 5 + [draw(128, 128, 0), draw(128, 160, 0)]
+  model.embed([encoder.Item(pixels=p) for p in pixels], batch_size=4)
+  # Seven rows: the second batch is filled up to four.
+  assert read == [(4, 64, 48), (4, 64, 48)]
+  read.clear()
+  model.embed([ITEMS[0]], batch_size=8)
+  assert [count for count, _, _ in read] == [1]
+  # Attention needs the square of a row: few long rows at once.
+  read.clear()
+  monkeypatch.setattr(encoder, '_MAX_BATCH_LENGTH', 128)
+  model.embed([encoder.Item(pixels=draw(64, 64, 0))] * 5, batch_size=4)
+  assert [count for count, _, _ in read] == [2, 2, 1]  # 2 x 64 patches.
+
+
+@pytest.mark.parametrize(
+  ('count', 'most', 'size'),
+  [
+    # 64 x 1, 2, 3, 4, 6; the limit is taken where it is enough and less.
+    (1, 10_000, 64),
+    (65, 10_000, 128),
+    (129, 10_000, 192),
+    (200, 10_000, 256),
+    (257, 10_000, 384),
+    (7_000, 7_200, 7_200),
+    (7_204, 7_200, 8_192),
+  ],
+)
+def test_bucket(count, most, size):
+  assert encoder._find_bucket(count, 64, most) == size
 
 
 def test_text_that_looks_like_a_slot_stays_text(model):
@@ -158,11 +261,15 @@ def test_text_that_looks_like_a_slot_stays_text(model):
 @pytest.mark.parametrize(
   ('call', 'error', 'words'),
   [
-    (lambda m: m.embed([encoder.Item()]), errors.DataError, 'neither text'),
+    (
+      lambda m: m.embed([ITEMS[0], encoder.Item(text=' ')]),
+      errors.DataError,
+      'item 1: neither text',
+    ),
     (
       lambda m: m.embed([encoder.Item(pixels=draw(1, 400, 0))]),
       errors.DataError,
-      '400 x 1 px',
+      'item 0: .*400 x 1 px',
     ),
     (
       lambda m: dataclasses.replace(m, max_tokens=20).embed(ITEMS[:1]),

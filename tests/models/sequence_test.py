@@ -163,7 +163,10 @@ def test_template_of_qwen3_vl_embedding():
   # The chat template of Qwen3-VL with a system message and the generation
   # prompt, then the token that is pooled.
   maker = sequence_lib.SequenceMaker(
-    make_character_tokenizer(), template='qwen3_vl_embedding', grid=(1, 1)
+    make_character_tokenizer(),
+    template='qwen3_vl_embedding',
+    grid=(1, 1),
+    tail='prompt_end',
   )
 
   def read(made):

@@ -1,8 +1,8 @@
-"""Makes the function of `embed_files` from the name of a model."""
+"""Makes the model of `embed_files` from its name."""
 
 from collections.abc import Sequence
+import functools
 import pathlib
-from typing import Any
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from vhop_jax import errors
 from vhop_jax.index import embed_files
 from vhop_jax.index import gallery as gallery_lib
 from vhop_jax.models import encoder as encoder_lib
-from vhop_jax.models import pretrained
+from vhop_jax.models import image_processor, pretrained
 from vhop_jax.typing import Float32, ndarray
 
 
@@ -22,66 +22,84 @@ def open_model(
   batch_size: int,
   dtype: str,
   tail: str,
-) -> tuple[embed_files.Embed, dict[str, Any]]:
-  """Loads a model and says what of it changes the embeddings.
+  min_pixels: int,
+  max_pixels: int,
+) -> embed_files.Model:
+  """Loads a model.
 
   Args:
     name: a Hugging Face folder of Qwen3-VL, 'tiny', or a parameter file.
-    instruction: see `Encoder.embed`; of a folder alone.
-    width: likewise.
-    batch_size: likewise.
+    instruction: see `Encoder.prepare`; of a folder alone.
+    width: see `Encoder.embed`; likewise.
+    batch_size: see `Encoder.embed`.
     dtype: see `load_encoder`; of a folder alone.
     tail: likewise.
-
-  Returns:
-    The function that embeds, and what belongs beside the result.
+    min_pixels: likewise.
+    max_pixels: likewise.
 
   Raises:
     UsageError: a setting is out of range, or not of this kind of model.
     DataError: the model is missing or damaged.
   """
-  about: dict[str, Any] = {'width': width}
   if pathlib.Path(name).is_dir():
-    encoder = encoder_lib.load_encoder(name, dtype=dtype, tail=tail)
-    settings: dict[str, Any] = {'width': width, 'batch_size': batch_size}
-    if instruction:
-      settings['instruction'] = instruction
-    about |= {'fingerprint': encoder.fingerprint, 'instruction': instruction}
-
-    def embed(
-      items: Sequence[encoder_lib.Item],
-    ) -> Float32[ndarray, 'items width']:
-      return encoder.embed(items, **settings)
-
-    return embed, about
-  for flag, value in (
+    encoder = encoder_lib.load_encoder(
+      name, dtype=dtype, tail=tail, min_pixels=min_pixels, max_pixels=max_pixels
+    )
+    encoder.check_settings(width=width, batch_size=batch_size)
+    return embed_files.Model(
+      prepare=functools.partial(encoder.prepare, instruction=instruction),
+      embed=functools.partial(
+        encoder.embed_rows, width=width, batch_size=batch_size
+      ),
+      about={
+        'fingerprint': encoder.fingerprint,
+        'instruction': instruction,
+        'width': width,
+      },
+    )
+  for flag, is_given in (
     ('instruction', instruction),
     ('tail', tail),
     ('width', width),
+    ('dtype', dtype != 'float32'),
+    ('min-pixels', min_pixels != image_processor.MIN_PIXELS),
+    ('max-pixels', max_pixels != image_processor.MAX_PIXELS),
   ):
-    if value:
+    if is_given:
       raise errors.UsageError(
         f'--{flag} is for Hugging Face folders: leave it out with {name}'
       )
   model = pretrained.load_embedder(name)
-  about['fingerprint'] = model.fingerprint
+  return embed_files.Model(
+    prepare=functools.partial(_prepare_tiny, model),
+    embed=functools.partial(_embed_tiny, model),
+    about={'fingerprint': model.fingerprint, 'width': width},
+  )
 
-  def embed_tiny(
-    items: Sequence[encoder_lib.Item],
-  ) -> Float32[ndarray, 'items width']:
-    if all(item.pixels is None for item in items):
-      return gallery_lib.embed_queries(
-        model, model.maker.texts([item.text for item in items]), None
-      )
-    tower = model.settings['tower']
-    pixels = [
-      gallery_lib.resize(
-        item.pixels[None], tower['width_px'], tower['height_px']
-      )
-      for item in items
-      if item.pixels is not None
-    ]
-    visual = gallery_lib.encode_images(model, np.concatenate(pixels))
-    return gallery_lib.embed_images(model, visual)
 
-  return embed_tiny, about
+def _prepare_tiny(
+  model: pretrained.Pretrained, item: encoder_lib.Item
+) -> encoder_lib.Item:
+  """Resizes a picture to the one size that the model reads."""
+  if item.pixels is None:
+    if not item.text.strip():
+      raise errors.DataError('neither text nor picture is there to embed')
+    return item
+  tower = model.settings['tower']
+  pixels = gallery_lib.resize(
+    item.pixels[None], tower['width_px'], tower['height_px']
+  )
+  return encoder_lib.Item(pixels=pixels[0])
+
+
+def _embed_tiny(
+  model: pretrained.Pretrained, items: Sequence[encoder_lib.Item]
+) -> Float32[ndarray, 'items width']:
+  """Embeds texts, or pictures that `_prepare_tiny` resized."""
+  pixels = [item.pixels for item in items if item.pixels is not None]
+  if not pixels:
+    return gallery_lib.embed_queries(
+      model, model.maker.texts([item.text for item in items]), None
+    )
+  visual = gallery_lib.encode_images(model, np.stack(pixels))
+  return gallery_lib.embed_images(model, visual)

@@ -25,6 +25,9 @@ from vhop_jax.typing import Float32, Params, UInt8, ndarray
 MAX_TOKENS = 8192
 # Rows are padded to a power of two times this, or to one and a half.
 _TOKENS_STEP, _PATCHES_STEP = 32, 64
+# Of the rows read at once, unless one is longer by itself: attention needs
+# memory for the square of a row's length.
+_MAX_BATCH_LENGTH = 8192
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,19 +44,17 @@ class Item:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Row:
-  """Is an item ready for the model, on the host."""
+class Row:
+  """Is an item that the model can read, made by `Encoder.prepare`.
+
+  Attributes:
+    sequence: its tokens, without padding.
+    pixels: its picture, resized but not cut into patches, which take eight
+      times the memory; None for a text alone.
+  """
 
   sequence: sequence_lib.Sequence
-  patches: np.ndarray | None
-  grid: tuple[int, int, int] | None
-
-  def find_sizes(self) -> tuple[int, int]:
-    """Returns the patches (0 without a picture) and tokens it is padded to."""
-    tokens = _find_bucket(self.sequence.tokens.shape[1], _TOKENS_STEP)
-    if self.patches is None:
-      return 0, tokens
-    return _find_bucket(len(self.patches), _PATCHES_STEP), tokens
+  pixels: UInt8[ndarray, 'H W 3'] | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,45 +105,103 @@ class Encoder:
       UsageError: a setting is out of its range.
       DataError: an item is empty, too long, or too narrow a strip.
     """
+    self.check_settings(width=width, batch_size=batch_size)
+    rows = []
+    for number, item in enumerate(items):
+      try:
+        rows.append(self.prepare(item, instruction=instruction))
+      except errors.DataError as error:
+        raise errors.DataError(f'item {number}: {error.message}') from None
+    return self.embed_rows(rows, width=width, batch_size=batch_size)
+
+  def prepare(
+    self, item: Item, *, instruction: str = sequence_lib.DEFAULT_INSTRUCTION
+  ) -> Row:
+    """Lays an item out, on the host.
+
+    Args:
+      item: a text, a picture, or both.
+      instruction: what the embedding is for; a blank one is the default.
+
+    Raises:
+      DataError: the item is empty, too long, or too narrow a strip.
+    """
+    pixels = grid = None
+    if item.pixels is not None:
+      pixels = self.processor.resize(item.pixels)
+      factor = self.processor.factor
+      grid = (pixels.shape[0] // factor, pixels.shape[1] // factor)
+    elif not item.text.strip():
+      # The reference embeds the word NULL instead, and also for a picture that
+      # it cannot read.
+      raise errors.DataError('neither text nor picture is there to embed')
+    sequence = self.maker.item(item.text, grid, instruction)
+    count = sequence.tokens.shape[1]
+    if count > self.max_tokens:
+      raise errors.DataError(
+        f'{count} tokens, {grid[0] * grid[1] if grid else 0} of them of a'
+        f' picture, are more than {self.max_tokens}: shorten the text or lower'
+        ' max_pixels'
+      )
+    return Row(sequence, pixels)
+
+  def embed_rows(
+    self, rows: SequenceOf[Row], *, width: int = 0, batch_size: int = 8
+  ) -> Float32[ndarray, 'N D']:
+    """Embeds what `prepare` made; see `embed`.
+
+    Raises:
+      UsageError: a setting is out of its range.
+    """
+    self.check_settings(width=width, batch_size=batch_size)
+    result = np.zeros((len(rows), width or self.width), np.float32)
+    groups: dict[tuple[int, int], list[int]] = {}
+    for number, row in enumerate(rows):
+      groups.setdefault(self._find_sizes(row), []).append(number)
+    for (patches, tokens), members in sorted(groups.items()):
+      most = min(batch_size, max(1, _MAX_BATCH_LENGTH // max(patches, tokens)))
+      for start in range(0, len(members), most):
+        numbers = members[start : start + most]
+        # A short batch is filled up by its first item, to a power of two: a
+        # few more programs, and no eight rows for a single item.
+        size = min(most, 1 << (len(numbers) - 1).bit_length())
+        filled = numbers + numbers[:1] * (size - len(numbers))
+        embedded = self._run([rows[i] for i in filled], patches, tokens)
+        result[numbers] = _cut(embedded[: len(numbers)], width)
+    return result
+
+  def check_settings(self, *, width: int, batch_size: int) -> None:
+    """Refuses settings of `embed` that are out of their range.
+
+    Raises:
+      UsageError: one is.
+    """
     if not 0 <= width <= self.width:
       raise errors.UsageError(
         f'width={width}: embeddings of this model have {self.width} numbers'
       )
     if batch_size < 1:
       raise errors.UsageError(f'batch_size={batch_size} must be positive')
-    rows = [self._prepare(item, instruction) for item in items]
-    result = np.zeros((len(rows), width or self.width), np.float32)
-    groups: dict[tuple[int, int], list[int]] = {}
-    for number, row in enumerate(rows):
-      groups.setdefault(row.find_sizes(), []).append(number)
-    for (patches, tokens), members in sorted(groups.items()):
-      for start in range(0, len(members), batch_size):
-        numbers = members[start : start + batch_size]
-        # A short batch is filled up by its first item.
-        filled = numbers + numbers[:1] * (batch_size - len(numbers))
-        embedded = self._run([rows[i] for i in filled], patches, tokens)
-        result[numbers] = _cut(embedded[: len(numbers)], width)
-    return result
 
-  def _prepare(self, item: Item, instruction: str) -> _Row:
-    patches = grid = visual_grid = None
-    if item.pixels is not None:
-      patches, grid = self.processor.make_patches(item.pixels)
-      merge = self.processor.merge_size
-      visual_grid = (grid[1] // merge, grid[2] // merge)
-    elif not item.text:
-      raise errors.DataError('an item has neither text nor picture')
-    sequence = self.maker.item(item.text, visual_grid, instruction)
-    count = sequence.tokens.shape[1]
-    if count > self.max_tokens:
-      raise errors.DataError(
-        f'an item has {count} tokens, more than {self.max_tokens}: shorten the'
-        ' text'
-      )
-    return _Row(sequence, patches, grid)
+  def _find_sizes(self, row: Row) -> tuple[int, int]:
+    """Returns the patches (0 without a picture) and tokens it is padded to."""
+    tokens = row.sequence.tokens.shape[1]
+    if row.pixels is None:
+      return 0, _find_bucket(tokens, _TOKENS_STEP, self.max_tokens)
+    side, merge = self.processor.patch_size, self.processor.merge_size
+    count = row.pixels.shape[0] * row.pixels.shape[1] // side**2
+    # A picture within the limits has no more than this; a strip may.
+    most = self.processor.max_pixels // (side * merge) ** 2 * merge**2
+    patches = _find_bucket(count, _PATCHES_STEP, most)
+    # The words alone: pictures with the same instruction then differ in their
+    # patches only.
+    words = _find_bucket(
+      tokens - count // merge**2, _TOKENS_STEP, self.max_tokens
+    )
+    return patches, patches // merge**2 + words
 
   def _run(
-    self, rows: SequenceOf[_Row], patches: int, tokens: int
+    self, rows: SequenceOf[Row], patches: int, tokens: int
   ) -> np.ndarray:
     pad = self.maker.pad_id
     sequence = jax.tree.map(
@@ -156,11 +215,12 @@ class Encoder:
       pixels = np.zeros((len(rows), patches, tower.patch_dim), np.float32)
       layouts = []
       for i, row in enumerate(rows):
-        assert row.patches is not None
-        pixels[i, : len(row.patches)] = row.patches
+        assert row.pixels is not None
+        cut, grid = self.processor.make_patches(row.pixels)
+        pixels[i, : len(cut)] = cut
         layouts.append(
           vision_lib.make_patch_layout(
-            np.array([row.grid]),
+            np.array([grid]),
             grid_side=tower.grid_side,
             merge_size=tower.merge_size,
             length=patches,
@@ -191,14 +251,21 @@ def _embed(
   return embedded
 
 
-def _find_bucket(count: int, step: int) -> int:
-  """Returns the smallest of step x (1, 2, 3, 4, 6, 8, ...) that is enough."""
+def _find_bucket(count: int, step: int, most: int) -> int:
+  """Returns the smallest of step x (1, 2, 3, 4, 6, 8, ...) that is enough.
+
+  Args:
+    count: what must fit.
+    step: the smallest size.
+    most: a size that is taken rather than a larger one, if it is enough.
+  """
   size = step
   while size < count:
     if 3 * size // 2 >= count and size > step:
-      return 3 * size // 2
+      size = 3 * size // 2
+      break
     size *= 2
-  return size
+  return most if count <= most < size else size
 
 
 def _pad_sequence(
@@ -229,15 +296,21 @@ def load_encoder(
   *,
   dtype: str = 'float32',
   tail: str = '',
+  min_pixels: int = image_processor.MIN_PIXELS,
+  max_pixels: int = image_processor.MAX_PIXELS,
   max_tokens: int = MAX_TOKENS,
 ) -> Encoder:
   """Loads a Hugging Face folder of Qwen3-VL for items of any size.
 
   Args:
-    folder: with weights, config.json and tokenizer.json; the pixel limits are
-      those of its preprocessor_config.json.
+    folder: with weights, config.json and tokenizer.json; its
+      preprocessor_config.json says how pictures are cut.
     dtype: of parameters and computation, 'float32' or 'bfloat16'.
-    tail: a key of `sequence.TAILS`; '' is the template's.
+    tail: a key of `sequence.TAILS`; '' is the reference's: the prompt, and
+      what the folder's tokenizer ends every text with.
+    min_pixels: see `ImageProcessor`. The default is the reference's, which does
+      not ask the folder; 0 takes the folder's.
+    max_pixels: likewise.
     max_tokens: longer sequences are refused.
 
   Raises:
@@ -245,6 +318,12 @@ def load_encoder(
     DataError: a file is missing, damaged, or asks for what is not implemented.
   """
   processor = image_processor.read_processor(folder)
+  processor = dataclasses.replace(
+    processor,
+    min_pixels=min_pixels or processor.min_pixels,
+    max_pixels=max_pixels or processor.max_pixels,
+  )
+  _check_patches(folder, processor)
   # The routing pipeline's sizes of images; here every picture has its own.
   model = pretrained.make_folder_settings(
     folder, width_px=processor.factor, height_px=processor.factor, dtype=dtype
@@ -265,3 +344,17 @@ def load_encoder(
     max_tokens=max_tokens,
     fingerprint=convert.compute_fingerprint(folder, settings),
   )
+
+
+def _check_patches(
+  folder: str | os.PathLike[str], processor: image_processor.ImageProcessor
+) -> None:
+  """Refuses patches that the vision tower does not read."""
+  vision = convert.read_config(folder).vision
+  for name in ('patch_size', 'temporal_patch_size', 'merge_size'):
+    ours, theirs = getattr(processor, name), getattr(vision, name)
+    if ours != theirs:
+      raise errors.DataError(
+        f'{folder}: {name} is {ours} in {image_processor.FILE} and {theirs} in'
+        ' config.json: fetch both anew'
+      )

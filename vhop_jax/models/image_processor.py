@@ -123,6 +123,18 @@ class ImageProcessor:
       columns = math.ceil(width * enlarge / factor)
     return rows * factor, columns * factor
 
+  def resize(self, pixels: UInt8[ndarray, 'H W 3']) -> UInt8[ndarray, 'h w 3']:
+    """Returns a picture in the size of `find_size`.
+
+    Raises:
+      DataError: see `find_size`.
+    """
+    size = self.find_size(*pixels.shape[:2])
+    if size == pixels.shape[:2]:
+      return pixels
+    image = Image.fromarray(pixels)
+    return np.asarray(image.resize(size[::-1], Image.Resampling.BICUBIC))
+
   @typed
   def make_patches(
     self, pixels: UInt8[ndarray, 'H W 3']
@@ -139,10 +151,8 @@ class ImageProcessor:
     Raises:
       DataError: see `find_size`.
     """
-    size = self.find_size(*pixels.shape[:2])
-    if size != pixels.shape[:2]:
-      image = Image.fromarray(pixels)
-      pixels = np.asarray(image.resize(size[::-1], Image.Resampling.BICUBIC))
+    pixels = self.resize(pixels)
+    size = pixels.shape[:2]
     # In double precision and then in single, as the reference does.
     values = (pixels.astype(np.float64) * (1 / 255)).astype(np.float32)
     values -= np.asarray(self.mean, np.float32)
@@ -180,7 +190,7 @@ def _parse(content: Mapping[str, Any]) -> ImageProcessor:
   # A limit or a size that is null is not set; a switch that is null is off.
   content = {k: v for k, v in content.items() if v is not None or k in _FIXED}
   size = dict(content.get('size', {}))
-  settings = {
+  settings: dict[str, Any] = {
     # Older files say it in their own words.
     'min_pixels': content.get('min_pixels', size.pop('shortest_edge', None)),
     'max_pixels': content.get('max_pixels', size.pop('longest_edge', None)),

@@ -217,7 +217,7 @@ def load_folder(
   module, maker = make_module(settings), make_maker(settings)
   # Neither the path nor how something is computed changes what is.
   named = {
-    'template': settings['template'],
+    'template': dataclasses.asdict(maker.template),
     'size_px': [width_px, height_px],
     'dtype': dtype,
   }

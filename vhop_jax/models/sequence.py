@@ -33,7 +33,8 @@ _SLOT = re.compile('{(instruction|text)}')
 # What Qwen3-VL-Embedding reads where no instruction is given.
 DEFAULT_INSTRUCTION = "Represent the user's input."
 # What may stand at the end of a sequence, the token that is pooled included.
-# Serving stacks differ in it, and so do their embeddings.
+# Serving stacks differ in it, and so do their embeddings. The reference writes
+# `prompt`, to which a folder's tokenizer may add the token of `prompt_end`.
 TAILS = {
   'prompt_end': '<|im_end|>\n<|im_start|>assistant\n<|endoftext|>',
   'prompt': '<|im_end|>\n<|im_start|>assistant\n',
@@ -88,7 +89,8 @@ class Template:
     text: with the slot {instruction}.
     item: with the slots {instruction}, {image} and {text}; '' if there are no
       such sequences.
-    tail: what ends all of them.
+    tail: what ends all of them; None is the prompt and what the tokenizer ends
+      every text with.
     punctuate_texts: whether a text gets a final '.', as instructions do.
   """
 
@@ -96,7 +98,7 @@ class Template:
   document: str
   text: str
   item: str
-  tail: str
+  tail: str | None
   punctuate_texts: bool
 
 
@@ -111,7 +113,7 @@ TEMPLATES = {
     text=_SYSTEM + '<|im_start|>user\n{instruction}',
     item='<|im_start|>system\n{instruction}<|im_end|>\n<|im_start|>user\n'
     '<|vision_start|>{image}<|vision_end|>{text}',
-    tail=TAILS['prompt_end'],
+    tail=None,
     punctuate_texts=False,
   ),
   'tiny': Template(
@@ -135,6 +137,17 @@ def add_punctuation(text: str) -> str:
   return text if is_ended else text + '.'
 
 
+def _find_tail(tokenizer: tokenizers.Tokenizer) -> str:
+  """Returns the tail that the reference's text and the tokenizer make."""
+  added = tokenizer.encode('').tokens
+  if added not in ([], [tokenizer_lib.PAD]):
+    raise errors.DataError(
+      f'the tokenizer ends a text with {" ".join(added)}, which is not'
+      f' implemented: give tail as one of {", ".join(TAILS)}'
+    )
+  return TAILS['prompt_end' if added else 'prompt']
+
+
 class SequenceMaker:
   """Makes sequences for one tokenizer, template and visual grid."""
 
@@ -152,19 +165,24 @@ class SequenceMaker:
       tokenizer: knows the special tokens.
       template: a key of `TEMPLATES`.
       grid: rows and columns of an image's visual tokens (after merging).
-      tail: a key of `TAILS`; '' takes the template's own.
+      tail: a key of `TAILS`; '' takes the template's own, which for
+        Qwen3-VL-Embedding is the reference's: the prompt, and what the
+        tokenizer ends every text with.
 
     Raises:
       UsageError: the template or the tail is unknown.
+      DataError: the tokenizer ends a text with something else.
     """
     if template not in TEMPLATES:
       raise errors.UsageError(
         f'template={template!r}: choose {" or ".join(TEMPLATES)}'
       )
-    self.template = TEMPLATES[template]
     if tail:
       errors.check_choice('tail', tail, tuple(TAILS))
-      self.template = dataclasses.replace(self.template, tail=TAILS[tail])
+    self.tail = (
+      TAILS[tail] if tail else TEMPLATES[template].tail or _find_tail(tokenizer)
+    )
+    self.template = dataclasses.replace(TEMPLATES[template], tail=self.tail)
     self.tokenizer = tokenizer
     self.grid = grid
     self.num_visual = grid[0] * grid[1]
@@ -221,8 +239,10 @@ class SequenceMaker:
     Args:
       text: '' for an image alone.
       grid: of the image; None without one.
-      instruction: what the embedding is for.
+      instruction: what the embedding is for; a blank one is the default.
     """
+    if not instruction.strip():
+      instruction = DEFAULT_INSTRUCTION
     row = self._row(
       self.template.item,
       [] if grid is None else [grid],
@@ -258,7 +278,7 @@ class SequenceMaker:
   ) -> _Part:
     """Returns one row's tokens, positions [3, S] and visual index."""
     template = template.replace(_IMAGE, _IMAGE * len(grids))
-    template += self.template.tail
+    template += self.tail
     parts: list[_Part] = []
     position, visual = 0, 0
     # Cut at the images first and filled then: a text that contains '{image}'
