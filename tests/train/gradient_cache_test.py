@@ -7,7 +7,7 @@ import pytest
 
 from vhop_jax import errors
 from vhop_jax.losses import contrastive
-from vhop_jax.train import gradient_cache
+from vhop_jax.train import gradient_cache, sharding
 
 WIDTH, HIDDEN = 6, 48
 
@@ -80,13 +80,12 @@ def test_both_passes_draw_the_same():
     )
 
   def direct(params):
+    # Rows 0, 3, 6, 9 are the first chunk of four.
     parts = [
-      encode(
-        params, jax.tree.map(lambda x, i=i: x[4 * i : 4 * i + 4], batch), key
-      )
+      encode(params, jax.tree.map(lambda x, i=i: x[i::3], batch), key)
       for i, key in enumerate(jax.random.split(rng, 3))
     ]
-    return compute_loss(jnp.concatenate(parts))
+    return compute_loss(jnp.stack(parts, axis=1).reshape(12, -1))
 
   gradients = jax.jit(jax.grad(cached))(params)
   expected = jax.grad(direct)(params)
@@ -117,6 +116,26 @@ def test_memory_is_that_of_a_chunk():
   assert large < 0.4 * direct
   # Four times the batch adds its embeddings and their gradients alone.
   assert large - small < 8 * 192 * WIDTH * 4
+
+
+def count_operations(devices):
+  """Returns the floating-point operations of one device."""
+  mesh = sharding.make_mesh(data=devices, fsdp=1, tensor=1)
+  batch = sharding.put_batch(make_batch(64), mesh)
+  params = jax.device_put(make_params(), sharding.replicated(mesh))
+
+  def loss(params, batch):
+    embedded = gradient_cache.encode_in_chunks(
+      lambda *args: encode(*args, depth=4), params, batch, chunk=16
+    )
+    return jnp.sum(embedded**2)
+
+  compiled = jax.jit(jax.grad(loss)).lower(params, batch).compile()
+  return compiled.cost_analysis()['flops']
+
+
+def test_devices_share_each_chunk():
+  assert count_operations(8) < count_operations(1) / 4
 
 
 def test_chunk_must_divide_the_batch():

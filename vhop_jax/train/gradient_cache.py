@@ -31,8 +31,12 @@ def encode_in_chunks(
     encode: embeds some rows, given the parameters, the rows and a key.
     params: what is differentiated.
     inputs: pytree of arrays with a leading axis of B rows.
-    chunk: rows whose activations are in memory at a time; divides B.
+    chunk: rows whose activations are in memory at a time, on all devices
+      together; divides B.
     rng: split into one key for each chunk, the same in both passes.
+
+  Returns:
+    The embeddings, in the order of the rows.
 
   Raises:
     UsageError: `chunk` does not divide the batch.
@@ -42,14 +46,21 @@ def encode_in_chunks(
     raise errors.UsageError(
       f'chunk={chunk} does not divide a batch of {count} rows: change one'
     )
+  num_chunks = count // chunk
+  # Chunk i is rows i, i + num_chunks, ...: some of what each device holds.
+  # Chunks of neighbours would be those of one device, and all would compute
+  # each of them.
   chunks = jax.tree.map(
-    lambda x: jnp.reshape(x, (count // chunk, chunk, *x.shape[1:])), inputs
+    lambda x: jnp.swapaxes(
+      jnp.reshape(x, (chunk, num_chunks, *x.shape[1:])), 0, 1
+    ),
+    inputs,
   )
-  rngs = None if rng is None else jax.random.split(rng, count // chunk)
+  rngs = None if rng is None else jax.random.split(rng, num_chunks)
 
   @jax.checkpoint
   def run(params: Params, rows: Any, rng: Array | None) -> Array:
     return encode(params, rows, rng)
 
   embedded = jax.lax.map(lambda x: run(params, *x), (chunks, rngs))
-  return embedded.reshape(count, -1)
+  return jnp.swapaxes(embedded, 0, 1).reshape(count, -1)
