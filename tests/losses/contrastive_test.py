@@ -100,19 +100,22 @@ def test_cross_entropy_by_hand():
   np.testing.assert_allclose(loss, [np.log(2.0)], rtol=1e-5)
 
 
-def compute_by_hand(queries, documents, *, scale, margin, qq, dd, width):
-  """Sums the loss term by term in plain NumPy."""
+def compute_by_hand(
+  queries, documents, *, scale, margin, qq, dd, width, known=()
+):
+  """Sums the loss term by term in plain NumPy; `known` are no negatives."""
   unit = lambda x: x / np.linalg.norm(x)  # noqa: E731
   q = [unit(x[:width]) for x in queries]
   d = [unit(x[:width]) for x in documents]
   losses = []
   for i in range(len(q)):
     positive = q[i] @ d[i]
-    negatives = [q[i] @ d[j] for j in range(len(d)) if j != i]
+    others = [j for j in range(len(d)) if j != i and (i, j) not in known]
+    negatives = [q[i] @ d[j] for j in others]
     if qq:
-      negatives += [q[i] @ q[j] for j in range(len(q)) if j != i]
+      negatives += [q[i] @ q[j] for j in others if j < len(q)]
     if dd:
-      negatives += [d[i] @ d[j] for j in range(len(d)) if j != i]
+      negatives += [d[i] @ d[j] for j in others]
     kept = [s for s in negatives if s <= positive + margin]
     total = sum(np.exp(scale * s) for s in [positive, *kept])
     losses.append(-np.log(np.exp(scale * positive) / total))
@@ -121,14 +124,19 @@ def compute_by_hand(queries, documents, *, scale, margin, qq, dd, width):
 
 @pytest.mark.parametrize('qq', [False, True])
 @pytest.mark.parametrize('dd', [False, True])
-@pytest.mark.parametrize('margin', [0.1, 2.0])
-def test_embedding_loss_is_the_sum_of_its_terms(qq, dd, margin):
+@pytest.mark.parametrize(
+  ('margin', 'known'), [(0.1, ()), (2.0, ()), (2.0, ((0, 2), (3, 5), (1, 0)))]
+)
+def test_embedding_loss_is_the_sum_of_its_terms(qq, dd, margin, known):
   rng = np.random.default_rng(0)
   queries = rng.normal(size=(4, 6)).astype(np.float32)
   # Two hard negatives after the positives; some negatives beat a positive.
   documents = rng.normal(size=(6, 6)).astype(np.float32)
   documents[:4] += queries
-  settings = dict(scale=3.0, margin=margin, qq=qq, dd=dd)
+  settings = dict(scale=3.0, margin=margin, qq=qq, dd=dd, known=known)
+  mask = np.ones((4, 6), bool)
+  for pair in known:
+    mask[pair] = False
   expected = 0.25 * compute_by_hand(
     queries, documents, **settings, width=3
   ) + 0.75 * compute_by_hand(queries, documents, **settings, width=6)
@@ -136,6 +144,7 @@ def test_embedding_loss_is_the_sum_of_its_terms(qq, dd, margin):
     jnp.asarray(queries),
     jnp.asarray(documents),
     inverse_temperature=3.0,
+    candidate_mask=jnp.asarray(mask) if known else None,
     margin=margin,
     query_query=qq,
     document_document=dd,
@@ -172,7 +181,7 @@ def test_shared_document_is_no_negative(qq, dd):
     x,
     x,
     inverse_temperature=2.0,
-    document_ids=jnp.array([7, 7, 5]),
+    candidate_mask=jnp.array([[0, 0, 1], [0, 0, 1], [1, 1, 0]], bool),
     query_query=qq,
     document_document=dd,
   )

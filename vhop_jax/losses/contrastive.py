@@ -90,7 +90,7 @@ def compute_embedding_loss(
   documents: Float[Array, 'N D'],
   *,
   inverse_temperature: float,
-  document_ids: Int[Array, 'N'] | None = None,
+  candidate_mask: Bool[Array, 'B N'] | None = None,
   margin: float = 0.1,
   query_query: bool = False,
   document_document: bool = False,
@@ -112,8 +112,9 @@ def compute_embedding_loss(
     documents: the positive of query i is document i; what comes after the B
       positives are hard negatives.
     inverse_temperature: scores are cosines times this.
-    document_ids: documents of one number are the same document, and queries
-      for it no negatives of each other; None says that all differ.
+    candidate_mask: False where document j must not stand against query i: it
+      is known to answer it, such as the positive's copy in another row, or
+      is padding. Nor does query j then, nor j against document i.
     margin: see `make_false_negative_mask`.
     query_query: whether other queries are negatives of a query.
     document_document: whether other documents are negatives of a query's
@@ -138,18 +139,18 @@ def compute_embedding_loss(
       f' for each width, and no width above {width}'
     )
   positive_mask = jnp.eye(count, len(documents), dtype=bool)
-  if document_ids is None:
-    document_ids = jnp.arange(len(documents))
-  differs = document_ids[:count, None] != document_ids[None, :]
+  if candidate_mask is None:
+    candidate_mask = jnp.ones_like(positive_mask)
+  negative_mask = candidate_mask & ~positive_mask
   total = jnp.zeros((), jnp.float32)
   for size, weight in zip(widths, width_weights, strict=True):
     q, d = (embedder_lib.normalize(x[:, :size]) for x in (queries, documents))
     # Each block: likenesses, and which of them may compete at all.
-    blocks = [(q @ d.T, differs)]
+    blocks = [(q @ d.T, negative_mask)]
     if query_query:
-      blocks.append((q @ q.T, differs[:, :count]))
+      blocks.append((q @ q.T, negative_mask[:, :count]))
     if document_document:
-      blocks.append((d[:count] @ d.T, differs))
+      blocks.append((d[:count] @ d.T, negative_mask))
     cosines = jnp.concatenate([block for block, _ in blocks], axis=1)
     candidates = jnp.concatenate([mask for _, mask in blocks], axis=1)
     positives = jnp.pad(
