@@ -232,6 +232,7 @@ def convert(
   *,
   out: pathlib.Path,
   dtype: str = '',
+  adapters: pathlib.Path | None = None,
   max_shard_gb: float = 5.0,
 ) -> None:
   """Reads a Hugging Face folder of a Qwen3-VL model, checks it, writes another.
@@ -243,13 +244,18 @@ def convert(
     out: folder to write; it must not exist.
     dtype: of the written weights: float32, bfloat16 or float16; that of the
       source if not given.
+    adapters: a folder of PEFT's adapters, which are merged into the weights.
     max_shard_gb: size of the largest file, in 10^9 bytes.
   """
   from vhop_jax.models import convert as convert_lib
 
   print(
     convert_lib.convert_folder(
-      source, out, dtype=dtype, max_shard_bytes=max_shard_gb * 10**9
+      source,
+      out,
+      dtype=dtype,
+      adapters=adapters,
+      max_shard_bytes=max_shard_gb * 10**9,
     )
   )
 

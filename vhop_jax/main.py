@@ -16,6 +16,7 @@ from vhop_jax import errors
 # Imported when chosen. Each module has `run(config, workdir)`.
 _STAGES = {
   'pretrain': 'vhop_jax.train.pretrain',
+  'embed': 'vhop_jax.train.embed',
   'sft': 'vhop_jax.train.sft',
   'imitation': 'vhop_jax.train.imitation',
   'reinforce': 'vhop_jax.train.reinforce',

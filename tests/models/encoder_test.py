@@ -209,11 +209,14 @@ def test_rows_are_padded_to_few_sizes_and_batches_to_few_rows(
 ):
   read = []
 
-  def record(rows, patches, tokens):
+  def record(_, rows, patches, tokens):
     read.append((len(rows), patches, tokens))
-    return np.ones((len(rows), model.width), np.float32)
+    return rows
 
-  monkeypatch.setattr(encoder.Encoder, '_run', lambda _, *args: record(*args))
+  monkeypatch.setattr(encoder.Encoder, 'stack', record)
+  monkeypatch.setattr(
+    encoder, '_embed', lambda _, params, rows: np.ones((len(rows), model.width))
+  )
   # 64 x 64 px are 16 patches, 128 x 128 are 64, and 128 x 160 are over the
   # limit and shrink to 96 x 128, which are 48. All are padded to 64, which are
   # 16 tokens; the words around them are padded to 32.

@@ -27,7 +27,8 @@ import safetensors.numpy
 import tqdm
 
 from vhop_jax import errors
-from vhop_jax.models import hf_config, hf_names, parameter_file
+from vhop_jax.models import hf_config, hf_names, parameter_file, peft_format
+from vhop_jax.models import lora as lora_lib
 from vhop_jax.models import qwen3_vl as qwen3_vl_lib
 from vhop_jax.typing import Params
 
@@ -570,6 +571,7 @@ def convert_folder(
   out: str | os.PathLike[str],
   *,
   dtype: str = '',
+  adapters: str | os.PathLike[str] | None = None,
   max_shard_bytes: float = MAX_SHARD_BYTES,
 ) -> str:
   """Writes the model of one folder to another; says what was written.
@@ -578,22 +580,29 @@ def convert_folder(
     source: of a Qwen3-VL model.
     out: must not exist.
     dtype: one of `DTYPES`; '' keeps that of the source.
+    adapters: a folder of PEFT's whose adapters are merged into the weights.
     max_shard_bytes: see `save_folder`.
 
   Raises:
     UsageError: `out` exists, or a setting is out of its range.
-    DataError: see `open_checkpoint`.
+    DataError: see `open_checkpoint` and `peft_format.load_adapters`.
   """
   if dtype:
     errors.check_choice('dtype', dtype, DTYPES)
   _check_limit(max_shard_bytes)
   if pathlib.Path(out).exists():
     raise errors.UsageError(f'{out} exists: choose another folder')
+  config = read_config(source)
+  loaded = adapters and peft_format.load_adapters(adapters, config.decoder)
   params = load_params(source, progress=True)
+  if loaded:
+    params['decoder'] = lora_lib.merge(
+      lora_lib.join(params['decoder'], loaded[0]), loaded[1]
+    )
   save_folder(
     out,
     params,
-    read_config(source),
+    config,
     source=source,
     dtype=dtype or None,
     max_shard_bytes=max_shard_bytes,

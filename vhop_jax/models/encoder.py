@@ -12,6 +12,7 @@ import functools
 import os
 from typing import Any
 
+import flax
 import jax
 import numpy as np
 
@@ -20,7 +21,7 @@ from vhop_jax.models import convert, image_processor, pretrained
 from vhop_jax.models import embedder as embedder_lib
 from vhop_jax.models import sequence as sequence_lib
 from vhop_jax.models import vision_qwen3_vl as vision_lib
-from vhop_jax.typing import Float32, Params, UInt8, ndarray
+from vhop_jax.typing import Float, Float32, Params, UInt8, ndarray
 
 MAX_TOKENS = 8192
 # Rows are padded to a power of two times this, or to one and a half.
@@ -55,6 +56,21 @@ class Row:
 
   sequence: sequence_lib.Sequence
   pixels: UInt8[ndarray, 'H W 3'] | None
+
+
+@flax.struct.dataclass
+class Rows:
+  """Holds items padded to one size, as the model reads them.
+
+  Attributes:
+    sequence: of the items.
+    patches: of their pictures, None if there is none.
+    layout: of the patches.
+  """
+
+  sequence: sequence_lib.Sequence
+  patches: Float[Any, 'N patches patch_dim'] | None
+  layout: vision_lib.PatchLayout | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,7 +182,8 @@ class Encoder:
         # few more programs, and no eight rows for a single item.
         size = min(most, 1 << (len(numbers) - 1).bit_length())
         filled = numbers + numbers[:1] * (size - len(numbers))
-        embedded = self._run([rows[i] for i in filled], patches, tokens)
+        padded = self.stack([rows[i] for i in filled], patches, tokens)
+        embedded = np.asarray(_embed(self.module, self.params, padded))
         result[numbers] = _cut(embedded[: len(numbers)], width)
     return result
 
@@ -190,9 +207,7 @@ class Encoder:
       return 0, _find_bucket(tokens, _TOKENS_STEP, self.max_tokens)
     side, merge = self.processor.patch_size, self.processor.merge_size
     count = row.pixels.shape[0] * row.pixels.shape[1] // side**2
-    # A picture within the limits has no more than this; a strip may.
-    most = self.processor.max_pixels // (side * merge) ** 2 * merge**2
-    patches = _find_bucket(count, _PATCHES_STEP, most)
+    patches = _find_bucket(count, _PATCHES_STEP, self.processor.max_patches)
     # The words alone: pictures with the same instruction then differ in their
     # patches only.
     words = _find_bucket(
@@ -200,55 +215,71 @@ class Encoder:
     )
     return patches, patches // merge**2 + words
 
-  def _run(
-    self, rows: SequenceOf[Row], patches: int, tokens: int
-  ) -> np.ndarray:
+  def stack(self, rows: SequenceOf[Row], patches: int, tokens: int) -> Rows:
+    """Joins rows, each padded.
+
+    Args:
+      rows: of `prepare`; with `patches` some may still be without a picture.
+      patches: of each row; 0 if none has a picture.
+      tokens: of each row.
+    """
     pad = self.maker.pad_id
     sequence = jax.tree.map(
       lambda *parts: np.concatenate(parts),
-      *[_pad_sequence(row.sequence, tokens, pad) for row in rows],
+      *[sequence_lib.pad(row.sequence, tokens, pad) for row in rows],
     )
-    pixels = layout = None
-    if patches:
-      tower = self.module.config.tower
-      assert isinstance(tower, vision_lib.VisionConfig)
-      pixels = np.zeros((len(rows), patches, tower.patch_dim), np.float32)
-      layouts = []
-      for i, row in enumerate(rows):
-        assert row.pixels is not None
-        cut, grid = self.processor.make_patches(row.pixels)
+    if not patches:
+      return Rows(sequence, None, None)
+    tower = self.module.config.tower
+    assert isinstance(tower, vision_lib.VisionConfig)
+    pixels = np.zeros((len(rows), patches, tower.patch_dim), np.float32)
+    layouts = []
+    for i, row in enumerate(rows):
+      grids = np.zeros((0, 3), int)
+      if row.pixels is not None:
+        cut, grid = self.processor.cut_patches(row.pixels)
         pixels[i, : len(cut)] = cut
-        layouts.append(
-          vision_lib.make_patch_layout(
-            np.array([grid]),
-            grid_side=tower.grid_side,
-            merge_size=tower.merge_size,
-            length=patches,
-          )
+        grids = np.array([grid])
+      layouts.append(
+        vision_lib.make_patch_layout(
+          grids,
+          grid_side=tower.grid_side,
+          merge_size=tower.merge_size,
+          length=patches,
         )
-      layout = jax.tree.map(lambda *parts: np.stack(parts), *layouts)
-    return np.asarray(
-      _embed(self.module, self.params, sequence, pixels, layout)
+      )
+    return Rows(
+      sequence, pixels, jax.tree.map(lambda *parts: np.stack(parts), *layouts)
     )
 
 
-@functools.partial(jax.jit, static_argnames='module')
-def _embed(
+def apply_rows(
   module: embedder_lib.Embedder,
   params: Params,
-  sequence: sequence_lib.Sequence,
-  patches: jax.Array | None,
-  layout: vision_lib.PatchLayout | None,
-) -> jax.Array:
+  rows: Rows,
+  rngs: dict[str, jax.Array] | None = None,
+) -> Float[jax.Array, 'N D']:
+  """Returns the embedding of each row.
+
+  Args:
+    module: the Linen module.
+    params: its parameters.
+    rows: what it reads.
+    rngs: 'dropout' for adapters in training, or None.
+  """
+
   def run(module: embedder_lib.Embedder) -> Any:
     visual = None
-    if patches is not None:
-      assert layout is not None
-      visual = module.encode_patches(patches, layout)
-    return module.embed(sequence, visual)
+    if rows.patches is not None:
+      assert rows.layout is not None
+      visual = module.encode_patches(rows.patches, rows.layout)
+    return module.embed(rows.sequence, visual)
 
-  embedded: jax.Array = module.apply({'params': params}, method=run)
+  embedded: jax.Array = module.apply({'params': params}, method=run, rngs=rngs)
   return embedded
+
+
+_embed = functools.partial(jax.jit, static_argnums=0)(apply_rows)
 
 
 def _find_bucket(count: int, step: int, most: int) -> int:
@@ -268,21 +299,6 @@ def _find_bucket(count: int, step: int, most: int) -> int:
   return most if count <= most < size else size
 
 
-def _pad_sequence(
-  sequence: sequence_lib.Sequence, length: int, pad_id: int
-) -> sequence_lib.Sequence:
-  def pad(x: np.ndarray, value: int) -> np.ndarray:
-    widths = [(0, 0)] * (x.ndim - 1) + [(0, length - x.shape[-1])]
-    return np.pad(x, widths, constant_values=value)
-
-  return sequence_lib.Sequence(
-    tokens=pad(sequence.tokens, pad_id),
-    positions=pad(sequence.positions, 0),
-    mask=pad(sequence.mask, False),
-    visual_index=pad(sequence.visual_index, sequence_lib.TEXT),
-  )
-
-
 def _cut(embedded: np.ndarray, width: int) -> np.ndarray:
   """Returns the first numbers of embeddings, normalised again."""
   if not width:
@@ -299,6 +315,8 @@ def load_encoder(
   min_pixels: int = image_processor.MIN_PIXELS,
   max_pixels: int = image_processor.MAX_PIXELS,
   max_tokens: int = MAX_TOKENS,
+  remat: str = 'none',
+  attention: str = 'matmul',
 ) -> Encoder:
   """Loads a Hugging Face folder of Qwen3-VL for items of any size.
 
@@ -312,6 +330,8 @@ def load_encoder(
       not ask the folder; 0 takes the folder's.
     max_pixels: likewise.
     max_tokens: longer sequences are refused.
+    remat: see `decoder.DecoderConfig`.
+    attention: likewise.
 
   Raises:
     UsageError: a setting is none of its choices.
@@ -326,7 +346,12 @@ def load_encoder(
   _check_patches(folder, processor)
   # The routing pipeline's sizes of images; here every picture has its own.
   model = pretrained.make_folder_settings(
-    folder, width_px=processor.factor, height_px=processor.factor, dtype=dtype
+    folder,
+    width_px=processor.factor,
+    height_px=processor.factor,
+    dtype=dtype,
+    remat=remat,
+    attention=attention,
   )
   module = pretrained.make_module(model)
   maker = pretrained.make_maker(model, tail=tail)

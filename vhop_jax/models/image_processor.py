@@ -96,6 +96,11 @@ class ImageProcessor:
     """Gives what both sides of a resized picture are multiples of, in px."""
     return self.patch_size * self.merge_size
 
+  @property
+  def max_patches(self) -> int:
+    """Gives the patches of the largest picture; a long strip may have more."""
+    return self.max_pixels // self.factor**2 * self.merge_size**2
+
   def find_size(self, height: int, width: int) -> tuple[int, int]:
     """Returns the height and width that a picture is resized to, in px.
 
@@ -151,7 +156,13 @@ class ImageProcessor:
     Raises:
       DataError: see `find_size`.
     """
-    pixels = self.resize(pixels)
+    return self.cut_patches(self.resize(pixels))
+
+  @typed
+  def cut_patches(
+    self, pixels: UInt8[ndarray, 'h w 3']
+  ) -> tuple[Float32[ndarray, 'patches patch_dim'], tuple[int, int, int]]:
+    """Cuts what `resize` gave into patches; see `make_patches`."""
     size = pixels.shape[:2]
     # In double precision and then in single, as the reference does.
     values = (pixels.astype(np.float64) * (1 / 255)).astype(np.float32)

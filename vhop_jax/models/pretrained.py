@@ -406,21 +406,46 @@ def box_params(module: router_lib.Router, params: Params) -> Params:
   )['params']
   heads = jax.eval_shape(lambda: _init_heads(module))
   sides = {side: text for side in ('base', 'state', 'gallery')}
+  return box_like({**sides, **heads}, params)
+
+
+def box_embedder_params(
+  module: embedder_lib.Embedder, params: Params
+) -> Params:
+  """Returns an embedding model's parameters boxed, see `box_params`."""
+  config = module.config.tower
+  width_px, height_px = (
+    (config.width_px, config.height_px)
+    if isinstance(config, vision_conv.ConvTowerConfig)
+    else (config.patch_size * config.merge_size,) * 2
+  )
+  pixels = jnp.zeros((1, height_px, width_px, 3), jnp.uint8)
+  boxed = jax.eval_shape(
+    lambda: module.init(jax.random.key(0), _make_probe(), pixels)
+  )
+  return box_like(boxed['params'], params)
+
+
+def box_like(boxed: Params, params: Params) -> Params:
+  """Returns parameters boxed as those of the same path are.
+
+  Args:
+    boxed: arrays or shapes, with logical axes where a parameter has them.
+    params: arrays or shapes; may lack some, but has no others.
+  """
   axes = {
     path: leaf.names
-    for path, leaf in flax.traverse_util.flatten_dict(
-      {**sides, **heads}
-    ).items()
+    for path, leaf in flax.traverse_util.flatten_dict(boxed).items()
     if isinstance(leaf, nn.Partitioned)
   }
   flat = flax.traverse_util.flatten_dict(params)
-  boxed: Params = flax.traverse_util.unflatten_dict(
+  result: Params = flax.traverse_util.unflatten_dict(
     {
       path: nn.LogicallyPartitioned(x, axes[path]) if path in axes else x
       for path, x in flat.items()
     }
   )
-  return boxed
+  return result
 
 
 def _make_probe() -> sequence_lib.Sequence:

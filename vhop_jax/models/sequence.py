@@ -77,6 +77,21 @@ def from_batch(name: str, batch: Mapping[str, Any]) -> Sequence:
   )
 
 
+def pad(sequence: Sequence, length: int, pad_id: int) -> Sequence:
+  """Pads rows at the right to `length` slots."""
+
+  def widen(x: np.ndarray, value: int) -> np.ndarray:
+    widths = [(0, 0)] * (x.ndim - 1) + [(0, length - x.shape[-1])]
+    return np.pad(x, widths, constant_values=value)
+
+  return Sequence(
+    tokens=widen(sequence.tokens, pad_id),
+    positions=widen(sequence.positions, 0),
+    mask=widen(sequence.mask, False),
+    visual_index=widen(sequence.visual_index, TEXT),
+  )
+
+
 @dataclasses.dataclass(frozen=True)
 class Template:
   """Says what stands around an instruction, an image and a text.
