@@ -39,7 +39,7 @@ def get_config(arg=None):
   )
   # The pairs to train on, and others to measure recall on ('' measures none).
   config.pairs = 'pairs.jsonl'
-  config.dev = ''
+  config.dev_pairs = ''
 
   config.embed_steps = 1000
   config.data = dict(
@@ -80,7 +80,7 @@ def get_config(arg=None):
     warmup_steps=20,
     schedule='cosine',
   )
-  # 'r1' or 'r10' keeps the parameters that were best on `dev`.
+  # 'r1' or 'r10' keeps the parameters that were best on `dev_pairs`.
   config.best_metric = ''
   config.mesh = dict(data=-1, fsdp=1, tensor=1)
   config.log_every = 10

@@ -1,14 +1,21 @@
 r"""Measures routers and the baselines on worlds they never saw.
 
 python -m vhop_jax.main --config=configs/evaluate.py --workdir=runs/evaluate
+
+The argument `2b` is for routers that the other configs trained with `2b`.
 """
 
 import ml_collections
 
 
 def get_config(arg=None):
-  """Returns the settings; takes no argument."""
-  del arg
+  """Returns the settings.
+
+  Args:
+    arg: None, or '2b' for the paper's backbone.
+  """
+  if arg not in (None, '2b'):
+    raise ValueError(f"configs/evaluate.py:{arg}: the argument is '2b' or none")
   config = ml_collections.ConfigDict()
   config.stage = 'evaluate'
   config.title = 'VHOP-Router on worlds it never saw'
@@ -51,4 +58,7 @@ def get_config(arg=None):
   config.right = 4
   config.wrong = 6
   config.comparisons = 4
+  if arg == '2b':
+    config.embedder = 'models/Qwen3-VL-Embedding-2B'
+    config.backbone.dtype = 'bfloat16'
   return config.lock()

@@ -40,6 +40,20 @@ def test_sft_of_the_paper_takes_one_world_and_its_gold_chains():
     load(sft, 'other')
 
 
+def test_routers_of_2b_are_measured_on_the_model_they_were_trained_on():
+  configs = {
+    name: load(pathlib.Path(f'configs/{name}.py'), '2b')
+    for name in ('sft', 'imitation', 'reinforce', 'evaluate')
+  }
+  for config in configs.values():
+    assert config.embedder == configs['sft'].embedder
+    # What the fingerprint is of.
+    for name in ('width_px', 'height_px', 'dtype'):
+      assert config.backbone[name] == configs['sft'].backbone[name]
+  with pytest.raises(ValueError, match='evaluate.py:other'):
+    load(pathlib.Path('configs/evaluate.py'), 'other')
+
+
 def test_worlds_that_configs_name_are_splits():
   names = set(splits.make_splits())
   for path in CONFIGS:

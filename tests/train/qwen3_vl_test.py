@@ -10,8 +10,10 @@ from tests.models import micro, quick, qwen3_vl_folder
 from vhop_jax import errors
 from vhop_jax.index import gallery as gallery_lib
 from vhop_jax.models import embedder as embedder_lib
+from vhop_jax.models import lora as lora_lib
 from vhop_jax.models import pretrained, qwen3_vl, vision_qwen3_vl
-from vhop_jax.train import router_run
+from vhop_jax.models import router as router_lib
+from vhop_jax.train import objective, router_run
 from vhop_jax.worlds import world as world_lib
 
 pytestmark = pytest.mark.usefixtures('quick_compile')
@@ -72,6 +74,83 @@ def test_visual_tokens_and_embeddings_are_the_whole_models(model):
   assert np.abs(other - embedded).max() > 5e-4
 
 
+# The second row goes back twice, to its query image, and on again.
+TOPS = np.array([[2, 3, 4, 6, 0], [5, 6, 5, 8, 2]])
+DEPTH = np.array([[1, 2, 3, 4, 5], [1, 2, 1, 0, 1]])
+
+
+def make_router(model, *, view='stack', dropout=0.0):
+  """Returns a router whose adapters and heads do something."""
+  made = pretrained.make_router(
+    model,
+    inverse_temperature=20.0,
+    view=view,
+    lora=lora_lib.LoraConfig(rank=4, alpha=8.0, dropout=dropout),
+  )
+  rng = np.random.default_rng(1)
+  moved = jax.tree.map(
+    lambda x: np.float32(x + 0.1 * rng.normal(size=np.shape(x))),
+    {name: part for name, part in made.params.items() if name != 'base'},
+  )
+  return made.replace_params({**moved, 'base': made.params['base']})
+
+
+def draw_visual(model, count):
+  size = model.maker.num_visual, 2 * model.module.config.decoder.hidden_size
+  visual = np.random.default_rng(0).normal(size=(count, *size))
+  return jnp.asarray(visual, jnp.float32)
+
+
+@pytest.mark.parametrize('view', router_lib.VIEWS)
+def test_cached_reading_of_deepstack_is_the_parallel_pass(model, view):
+  router = make_router(model, view=view)
+  texts = ['Find the photo.', 'Find the photo where this object stands alone']
+  visual, count = draw_visual(model, 9), TOPS.shape[1]
+  is_select = np.diff(DEPTH, axis=1, prepend=0) > 0
+
+  def run(params, prefix, segment, visual, depth, is_select):
+    variables = router_lib.make_variables(params)
+
+    def apply(*args, method, **settings):
+      return router.module.apply(variables, *args, method=method, **settings)
+
+    query, tops = visual[jnp.array([7, 8])], visual[TOPS]
+    whole = apply(prefix, segment, query, depth, tops, method='encode_states')
+    context = apply(prefix, segment, query, budget=count, method='start')
+    states = [context.state]
+    for t in range(count):
+      step = depth[:, t], is_select[:, t], tops[:, t]
+      context = apply(context, segment, *step, method='advance')
+      states.append(context.state)
+    return whole, jnp.stack(states, axis=1)
+
+  run = quick.jit(run)
+  maker = model.maker
+  arrays = router.params, maker.queries(texts), maker.segment()
+  whole, states = run(*arrays, visual, DEPTH, is_select)
+  np.testing.assert_allclose(states, whole, atol=1e-4)
+  # The features of the query image and of what is selected count.
+  size = model.module.config.decoder.hidden_size
+  plain, _ = run(*arrays, visual.at[..., size:].set(0), DEPTH, is_select)
+  assert (np.abs(plain - whole).max(axis=2) > 1e-3).all()
+
+
+def test_adapters_drop_inputs_where_there_is_a_key(model):
+  visual = draw_visual(model, 3)
+  for dropout in (0.0, 0.5):
+    router = make_router(model, dropout=dropout)
+    embed = quick.jit(
+      lambda params, rng, router=router: objective.embed_candidates(
+        router, params, visual, rng=rng
+      )
+    )
+    keys = [None, *map(jax.random.key, (0, 1, 0))]
+    whole, first, other, again = (embed(router.params, key) for key in keys)
+    np.testing.assert_array_equal(first, again)
+    assert np.array_equal(whole, first) == (dropout == 0)
+    assert np.array_equal(first, other) == (dropout == 0)
+
+
 def test_size_of_images_must_be_whole_tokens(hf_folder):
   with pytest.raises(errors.UsageError, match='multiples of 32'):
     pretrained.load_embedder(hf_folder, {'width_px': 100, 'height_px': 64})
@@ -111,10 +190,9 @@ def test_stages_train_adapters_and_the_result_routes(
   }
   runs = {
     'sft:turns': {
-      'warmup_steps': 1,
-      'joint_steps': 1,
+      'warmup_steps': 0,
+      'joint_steps': 2,
       'lora.rank': 4,
-      'warmup_optimizer.warmup_steps': 0,
       'joint_optimizer.warmup_steps': 0,
     },
     'imitation': {

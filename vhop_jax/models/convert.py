@@ -203,8 +203,8 @@ def load_params(
 ) -> Params:
   """Reads the parameters of a folder, each straight to its place.
 
-  On the host there is at any time no more than the part of one parameter that
-  a device gets.
+  On the host there is at any time no more than one tensor of the files; each
+  is read once.
 
   Args:
     folder: of a Qwen3-VL model.
@@ -302,38 +302,51 @@ def _make_params(
     if sharding is None:
       sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
 
-    shape = shapes[path].shape
     dtype = _find_common_dtype([dtypes[name] for name, _ in several])
-    get_part = functools.partial(_read_part, several, shape, read, dtype)
-    flat[path] = jax.make_array_from_callback(shape, sharding, get_part)
+    flat[path] = _place(several, shapes[path].shape, read, dtype, sharding)
   params: Params = flax.traverse_util.unflatten_dict(flat, sep='/')
   return params
 
 
-def _read_part(
+def _place(
   slots: list[tuple[str, hf_names.Slot]],
   shape: tuple[int, ...],
   read: Any,
   dtype: np.dtype,
-  index: tuple[slice, ...] | None,
-) -> np.ndarray:
-  """Reads what a device holds of one parameter."""
-  index = index or (slice(None),) * len(shape)
-  if slots[0][1].layer is None:
-    ((name, slot),) = slots
-    part = slot.read(read(name))[index]
-    return np.ascontiguousarray(part, dtype)
-  layers = range(shape[0])[index[0]]
-  by_layer = {slot.layer: (name, slot) for name, slot in slots}
-  whole = None
-  for number, layer in enumerate(layers):
-    name, slot = by_layer[layer]
-    part = slot.read(read(name))[index[1:]]
-    if whole is None:
-      whole = np.empty((len(layers), *part.shape), dtype)
-    whole[number] = part
-  assert whole is not None  # No device holds an empty part.
-  return whole
+  sharding: jax.sharding.Sharding,
+) -> jax.Array:
+  """Reads one parameter, a tensor at a time, onto its devices."""
+  parts = sharding.addressable_devices_indices_map(shape)
+  placed: dict[jax.Device, jax.Array] = {}
+  for name, slot in sorted(slots, key=lambda x: x[1].layer or 0):
+    tensor = slot.read(read(name))
+    for device, index in parts.items():
+      index = index or (slice(None),) * len(shape)
+      if slot.layer is None:
+        part = np.ascontiguousarray(tensor[index], dtype)
+        placed[device] = jax.device_put(part, device)
+        continue
+      layers = range(shape[0])[index[0]]
+      if slot.layer not in layers:
+        continue
+      part = np.ascontiguousarray(tensor[index[1:]], dtype)
+      if device not in placed:
+        placed[device] = jnp.zeros(
+          (len(layers), *part.shape), dtype, device=device
+        )
+      placed[device] = _put_layer(
+        placed[device], jax.device_put(part, device), slot.layer - layers[0]
+      )
+    # Else tensors that are on their way would pile up on the host.
+    jax.block_until_ready(list(placed.values()))
+  return jax.make_array_from_single_device_arrays(
+    shape, sharding, [placed[device] for device in parts]
+  )
+
+
+@functools.partial(jax.jit, donate_argnums=0)
+def _put_layer(stack: jax.Array, layer: jax.Array, number: int) -> jax.Array:
+  return jax.lax.dynamic_update_index_in_dim(stack, layer, number, 0)
 
 
 def _find_common_dtype(dtypes: Sequence[np.dtype]) -> np.dtype:

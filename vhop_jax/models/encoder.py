@@ -317,6 +317,7 @@ def load_encoder(
   max_tokens: int = MAX_TOKENS,
   remat: str = 'none',
   attention: str = 'matmul',
+  place: pretrained.Place | None = None,
 ) -> Encoder:
   """Loads a Hugging Face folder of Qwen3-VL for items of any size.
 
@@ -332,6 +333,7 @@ def load_encoder(
     max_tokens: longer sequences are refused.
     remat: see `decoder.DecoderConfig`.
     attention: likewise.
+    place: see `pretrained.load_folder`.
 
   Raises:
     UsageError: a setting is none of its choices.
@@ -363,7 +365,7 @@ def load_encoder(
   }
   return Encoder(
     module=module,
-    params=pretrained.load_folder_params(model),
+    params=pretrained.load_folder_params(model, place),
     maker=maker,
     processor=processor,
     max_tokens=max_tokens,

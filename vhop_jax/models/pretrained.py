@@ -1,6 +1,6 @@
 """Makes embedding models from configs and from parameter files."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 import dataclasses
 import os
 import pathlib
@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from vhop_jax import errors
 from vhop_jax.models import (
   convert,
+  hf_names,
   parameter_file,
   vision_conv,
   vision_qwen3_vl,
@@ -28,6 +29,9 @@ from vhop_jax.models import tokenizer as tokenizer_lib
 from vhop_jax.typing import Params
 
 CHECKPOINTS = pathlib.Path(__file__).parent.parent / 'checkpoints'
+# Maps shapes boxed with logical axes to shardings.
+Place = Callable[[Params], Params]
+
 QWEN3_VL = 'qwen3_vl'  # The kind of a vision tower.
 SHIPPED = {'tiny': CHECKPOINTS / 'tiny.safetensors'}
 SHIPPED_ROUTERS = {'tiny': CHECKPOINTS / 'tiny_router.safetensors'}
@@ -150,7 +154,10 @@ def init_params(settings: Mapping[str, Any], rng: jax.Array) -> Params:
 
 
 def load_embedder(
-  name: str | os.PathLike[str], backbone: Mapping[str, Any] | None = None
+  name: str | os.PathLike[str],
+  backbone: Mapping[str, Any] | None = None,
+  *,
+  place: Place | None = None,
 ) -> Pretrained:
   """Loads an embedding model.
 
@@ -158,13 +165,14 @@ def load_embedder(
     name: 'tiny' for the one in this package, a parameter file's path, or a
       Hugging Face folder of Qwen3-VL.
     backbone: keyword arguments of `load_folder`; needed for a folder alone.
+    place: see `load_folder`; a small model lies on the default device.
 
   Raises:
     UsageError: a setting of the backbone is out of its range.
     DataError: no such file, it is damaged, or its parts do not fit.
   """
   if pathlib.Path(name).is_dir():
-    return load_folder(name, **(backbone or {}))
+    return load_folder(name, place=place, **(backbone or {}))
   path = SHIPPED.get(str(name), pathlib.Path(name))
   params, metadata = parameter_file.load_params(path)
   if 'model' not in metadata:
@@ -191,6 +199,7 @@ def load_folder(
   dtype: str = 'float32',
   remat: str = 'none',
   attention: str = 'matmul',
+  place: Place | None = None,
 ) -> Pretrained:
   """Loads a Hugging Face folder of Qwen3-VL as an embedding model.
 
@@ -201,6 +210,8 @@ def load_folder(
     dtype: of parameters and computation, 'float32' or 'bfloat16'.
     remat: see `decoder.DecoderConfig`.
     attention: likewise; of the vision tower, too.
+    place: gives each parameter its sharding, so that no device ever holds more
+      than its share; None is the default device.
 
   Raises:
     UsageError: a setting is out of its range.
@@ -223,7 +234,7 @@ def load_folder(
   }
   return Pretrained(
     module=module,
-    params=load_folder_params(settings),
+    params=load_folder_params(settings, place),
     maker=maker,
     settings=settings,
     fingerprint=convert.compute_fingerprint(folder, named),
@@ -275,14 +286,29 @@ def make_folder_settings(
   }
 
 
-def load_folder_params(settings: Mapping[str, Any]) -> Params:
+def load_folder_params(
+  settings: Mapping[str, Any], place: Place | None = None
+) -> Params:
   """Reads the parameters of the folder that a `model` section names.
+
+  Args:
+    settings: the section.
+    place: see `load_folder`.
 
   Raises:
     DataError: see `convert.load_params`.
   """
+  folder = settings['folder']
+  shardings = None
+  if place is not None:
+    boxed = hf_names.find_boxed_shapes(
+      convert.read_config(folder), with_head=False
+    )
+    shardings = flax.traverse_util.flatten_dict(place(boxed), sep='/')
   loaded = convert.load_params(
-    settings['folder'], dtype=jnp.dtype(settings['decoder']['dtype'])
+    folder,
+    dtype=jnp.dtype(settings['decoder']['dtype']),
+    shardings=shardings,
   )
   return {'tower': loaded['vision'], 'text': {'decoder': loaded['decoder']}}
 

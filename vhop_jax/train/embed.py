@@ -21,7 +21,7 @@ from vhop_jax.models import embedder as embedder_lib
 from vhop_jax.models import encoder as encoder_lib
 from vhop_jax.models import hf_config, parameter_file, peft_format, pretrained
 from vhop_jax.models import lora as lora_lib
-from vhop_jax.train import gradient_cache, loop
+from vhop_jax.train import gradient_cache, loop, sharding
 from vhop_jax.train import state as state_lib
 from vhop_jax.typing import Array, Float, Params, ndarray
 
@@ -69,6 +69,7 @@ def _open_model(
     UsageError: a setting does not fit the model.
   """
   lora = _make_lora(config.lora)
+  mesh = sharding.make_mesh(**config.mesh.to_dict())
   rows: dict[str, item_rows.Rows]
   if pathlib.Path(config.embedder).is_dir():
     if lora is None:
@@ -80,6 +81,7 @@ def _open_model(
       config.embedder,
       max_tokens=config.data.max_tokens,
       max_pixels=config.data.max_pixels,
+      place=functools.partial(sharding.place_boxed, mesh=mesh),
       **config.backbone,
     )
     rows = {
@@ -268,7 +270,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     DataError: the model or a file of pairs is missing or damaged.
   """
   pairs = embedding_pairs.read_pairs(config.pairs)
-  dev = embedding_pairs.read_pairs(config.dev) if config.dev else []
+  dev = embedding_pairs.read_pairs(config.dev_pairs) if config.dev_pairs else []
   every = (*pairs, *dev)
   model = _open_model(
     config,

@@ -102,9 +102,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
       f'data.decisions={config.data.decisions} is more than budget='
       f'{config.budget}: lower it'
     )
-  embedder = pretrained.load_embedder(
-    config.embedder, config.backbone.to_dict()
-  )
+  embedder = router_run.load_embedder(config)
   model = dataclasses.replace(
     pretrained.load_router(config.router, embedder), has_gates=True
   )

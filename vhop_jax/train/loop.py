@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 import contextlib
+import functools
 import os
 from pathlib import Path
 import signal
@@ -195,7 +196,7 @@ def _prepare(
   optimizer: Mapping[str, Any],
   mesh: Mesh,
 ) -> tuple[TrainState, Callable[..., tuple[TrainState, dict[str, Any]]]]:
-  """Makes the first state, placed on the mesh, and the jitted update."""
+  """Makes the first state, placed on the mesh, and the compiled update."""
   rng_init, rng_steps = jax.random.split(jax.random.key(seed))
   boxed = stage.init(rng_init)
   axes = sharding.compute_logical_axes(boxed)
@@ -217,58 +218,73 @@ def _prepare(
   param_shardings = sharding.make_param_shardings(params, axes, mesh)
   whole: Any = sharding.replicated(mesh)
   # Moments lie where their parameters do.
+  trained_shardings = state_lib.select_trainable(param_shardings, mask)
   opt_shardings = optax.tree.map_params(
     tx,
     lambda _, placed: placed,
     jax.eval_shape(tx.init, trained),
-    state_lib.select_trainable(param_shardings, mask),
+    trained_shardings,
     transform_non_params=lambda _: whole,
   )
   shardings = TrainState(
-    step=whole, params=param_shardings, opt_state=opt_shardings, rng=whole
+    step=whole, params=trained_shardings, opt_state=opt_shardings, rng=whole
   )
 
-  def init(params: Params) -> TrainState:
+  # The frozen parameters stay outside of what an update takes and gives: they
+  # are not copied, and who else holds them may go on to.
+  def init(trained: Params) -> TrainState:
     return TrainState(
       step=jnp.zeros((), jnp.int32),
-      params=params,
-      opt_state=tx.init(state_lib.select_trainable(params, mask)),
+      params=trained,
+      opt_state=tx.init(trained),
       rng=jax.random.key_data(rng_steps),
     )
 
-  def update(
-    state: TrainState, batch: state_lib.Batch
+  @functools.partial(
+    jax.jit, donate_argnums=0, out_shardings=(shardings, whole)
+  )
+  def update_trained(
+    state: TrainState, frozen: Params, batch: state_lib.Batch
   ) -> tuple[TrainState, dict[str, Any]]:
     rng = jax.random.fold_in(jax.random.wrap_key_data(state.rng), state.step)
 
     def compute_loss(trained: Params) -> tuple[Any, dict[str, Any]]:
-      params = state_lib.merge_trainable(trained, state.params)
+      params = state_lib.merge_trainable(trained, frozen)
       return stage.loss(params, batch, rng, state.step)
 
-    trained = state_lib.select_trainable(state.params, mask)
     (loss, named), grads = jax.value_and_grad(compute_loss, has_aux=True)(
-      trained
+      state.params
     )
-    updates, opt_state = tx.update(grads, state.opt_state, trained)
-    trained = optax.apply_updates(trained, updates)
+    updates, opt_state = tx.update(grads, state.opt_state, state.params)
     next_state = state.replace(
       step=state.step + 1,
-      params=state_lib.merge_trainable(trained, state.params),
+      params=optax.apply_updates(state.params, updates),
       opt_state=opt_state,
     )
     scalars = {'loss': loss, **named, 'grad_norm': optax.tree.norm(grads)}
     return next_state, scalars
 
+  def update(
+    state: TrainState, batch: state_lib.Batch
+  ) -> tuple[TrainState, dict[str, Any]]:
+    frozen = state_lib.select_frozen(state.params, mask)
+    trained = state_lib.select_trainable(state.params, mask)
+    state, scalars = update_trained(
+      state.replace(params=trained), frozen, batch
+    )
+    params = state_lib.merge_trainable(state.params, frozen)
+    return state.replace(params=params), scalars
+
+  placed = jax.device_put(params, param_shardings)
   state = jax.jit(init, out_shardings=shardings)(
-    jax.device_put(params, param_shardings)
+    state_lib.select_trainable(placed, mask)
   )
+  state = state.replace(params=state_lib.merge_trainable(state.params, placed))
   _say(
     f'{num_params:,} parameters, {num_trained:,} trained, on '
     f'{mesh.size} device(s) {dict(mesh.shape)}'
   )
-  return state, jax.jit(
-    update, donate_argnums=0, out_shardings=(shardings, whole)
-  )
+  return state, update
 
 
 def _get_batch(batches: state_lib.Batches, step: int) -> dict[str, Any]:

@@ -27,6 +27,8 @@ from vhop_jax.models import router as router_lib
 from vhop_jax.models import sequence as sequence_lib
 from vhop_jax.typing import Array, Bool, Float, Int, Params
 
+_DROPOUT = 2**31 - 1  # Folded into a key, for what adapters drop.
+
 
 @flax.struct.dataclass
 class Encoded:
@@ -55,15 +57,36 @@ def embed_candidates(
   model: pretrained.RouterModel,
   params: Params,
   visual: Float[Array, 'C M packed'],
+  *,
+  rng: Array | None = None,
 ) -> Float[Array, 'C D']:
-  """Embeds the candidates of a batch by the gallery side."""
+  """Embeds the candidates of a batch by the gallery side.
+
+  Args:
+    model: the router.
+    params: its parameters.
+    visual: visual tokens of the candidates.
+    rng: of the adapters' dropout; None drops nothing.
+  """
   documents = embedder_lib.repeat_rows(
     model.embedder.maker.documents(1), visual.shape[0]
   )
   embedded: Array = model.module.apply(
-    router_lib.make_variables(params), documents, visual, method='embed_gallery'
+    router_lib.make_variables(params),
+    documents,
+    visual,
+    method='embed_gallery',
+    rngs=_make_rngs(rng),
   )
   return embedded
+
+
+def _make_rngs(rng: Array | None) -> dict[str, Array] | None:
+  """Returns what `apply` drops inputs of adapters by; the noise has `rng`."""
+  if rng is None:
+    return None
+  # No number that `split` gives: what is drawn elsewhere stays as it was.
+  return {'dropout': jax.random.fold_in(rng, _DROPOUT)}
 
 
 def start_states(batch: Mapping[str, Any], *, budget: int) -> state_lib.State:
@@ -170,7 +193,7 @@ def encode(
     rejection: as in `env.state.step`.
     noise: standard deviation of what is added to the visual tokens that the
       states read.
-    rng: of the noise; None only without any.
+    rng: of the noise and of the adapters' dropout; None only without any.
   """
   apply = lambda *args, **kwargs: model.module.apply(  # noqa: E731
     router_lib.make_variables(params), *args, **kwargs
@@ -194,6 +217,7 @@ def encode(
     top_visual[:, :-1],
     rows=batch.get('row'),
     method='encode_states',
+    rngs=_make_rngs(rng),
   )
   queries, scale = apply(hidden, method='make_queries')
   cosines = jnp.einsum('btd,cd->btc', queries, gallery)
@@ -307,7 +331,7 @@ def make_loss(
     rng_states, rng_gallery = jax.random.split(rng)
     visual = jnp.asarray(batch['candidate_visual'])
     gallery = embed_candidates(
-      model, params, add_noise(visual, noise, rng_gallery)
+      model, params, add_noise(visual, noise, rng_gallery), rng=rng_gallery
     )
     encoded = encode(
       model,

@@ -304,9 +304,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
       f'collect.rollouts={config.collect.rollouts}: a rollout is compared with'
       ' others of its query, so take at least 2'
     )
-  embedder = pretrained.load_embedder(
-    config.embedder, config.backbone.to_dict()
-  )
+  embedder = router_run.load_embedder(config)
   model = pretrained.load_router(config.router, embedder, needs_gates=True)
   training = router_run.open_run(config, workdir, model)
   shared = {

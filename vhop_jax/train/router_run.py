@@ -2,18 +2,18 @@
 
 from collections.abc import Callable
 import dataclasses
+import functools
 import glob
 import pathlib
 from typing import Any
 
-import jax
 import ml_collections
 
 from vhop_jax import errors
 from vhop_jax.data import routes as routes_lib
 from vhop_jax.evaluate import routing
 from vhop_jax.models import pretrained
-from vhop_jax.train import loop, objective, online
+from vhop_jax.train import loop, objective, online, sharding
 from vhop_jax.train import state as state_lib
 from vhop_jax.typing import Params
 
@@ -91,7 +91,7 @@ class RouterRun:
     steps = self.config[f'{phase}_steps']
     names = ', '.join(frozen) or 'nothing'
     print(f'{phase}: {steps} updates, frozen: {names}', flush=True)
-    trained = loop.train_phase(
+    return loop.train_phase(
       phase,
       state_lib.Stage(
         init=state_lib.start_from(
@@ -112,7 +112,6 @@ class RouterRun:
       },
       folder=self.folder,
     )
-    return jax.device_get(trained)
 
   def train_online(
     self,
@@ -160,6 +159,21 @@ class RouterRun:
       training=self.config.to_dict(),
     )
     print(f'wrote the router to {path}')
+
+
+def load_embedder(config: ml_collections.ConfigDict) -> pretrained.Pretrained:
+  """Loads the embedding model that a router is made from, onto its mesh.
+
+  Raises:
+    UsageError: a setting of the backbone or of the mesh is out of its range.
+    DataError: see `pretrained.load_embedder`.
+  """
+  mesh = sharding.make_mesh(**config.mesh.to_dict())
+  return pretrained.load_embedder(
+    config.embedder,
+    config.backbone.to_dict(),
+    place=functools.partial(sharding.place_boxed, mesh=mesh),
+  )
 
 
 def open_run(

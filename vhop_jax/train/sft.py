@@ -20,9 +20,7 @@ _GATED = ('stop', 'backtrack', 'depth', 'absence')
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Trains and writes `workdir/router.safetensors`."""
-  embedder = pretrained.load_embedder(
-    config.embedder, config.backbone.to_dict()
-  )
+  embedder = router_run.load_embedder(config)
   model = dataclasses.replace(
     pretrained.make_router(
       embedder,

@@ -130,6 +130,15 @@ def make_param_shardings(
   return jax.tree.map(make_sharding, params, logical_axes)
 
 
+def place_boxed(
+  boxed_params: Params, mesh: Mesh | jax.sharding.AbstractMesh
+) -> Params:
+  """Returns a `NamedSharding` for each of some boxed parameters or shapes."""
+  return make_param_shardings(
+    nn.meta.unbox(boxed_params), compute_logical_axes(boxed_params), mesh
+  )
+
+
 def replicated(mesh: Mesh) -> NamedSharding:
   """Returns the sharding of an array that every device holds whole."""
   return NamedSharding(mesh, PartitionSpec())

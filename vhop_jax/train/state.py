@@ -102,6 +102,11 @@ def select_trainable(params: Params, mask: Params) -> Params:
   return jax.tree.map(lambda leaf, keep: leaf if keep else None, params, mask)
 
 
+def select_frozen(params: Params, mask: Params) -> Params:
+  """Returns the frozen parameters, None in place of the trained ones."""
+  return jax.tree.map(lambda leaf, drop: None if drop else leaf, params, mask)
+
+
 def merge_trainable(trained: Params, params: Params) -> Params:
   """Returns `params` with the leaves of `trained` put in."""
   return jax.tree.map(
