@@ -5,7 +5,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 # What pytest gets, e.g. `make test PYTEST_ARGS='-k loop'`. Two workers,
 # because more only compete for the cores that XLA uses anyway.
-PYTEST_ARGS ?= -n 2
+PYTEST_ARGS ?= -n 2 --dist worksteal
 # The folder of the quickstart's worlds, checkpoints and report.
 RUN ?= runs/quickstart
 DEMO ?= runs/demo

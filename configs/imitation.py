@@ -48,6 +48,8 @@ def get_config(arg=None):
   config.dev = 'runs/worlds/dev'
   # Beyond the paper: each training world a second time, as in a mirror.
   config.mirror = True
+  # Share of those that get something small in front.
+  config.cover_frac = 0.0
   # Of the walks below: as many hops more than the world's chains have.
   config.walk_extra_hops = 0
 
@@ -57,6 +59,8 @@ def get_config(arg=None):
     family_size=10,
     max_text_tokens=64,
     reword=True,
+    # Share of these words that are put together from parts.
+    compose_frac=0.0,
     walk_frac=0.5,
     # Of a demonstration, and of a rollout before it is cut short.
     decisions=12,

@@ -24,6 +24,7 @@ SETTINGS = {
   'family_size': 10,
   'max_text_tokens': 64,
   'reword': False,
+  'compose_frac': 0.0,
   'walk_frac': 0.0,
   'decisions': 3,
   'turns': {'wrong_frac': 0.0, 'equal_frac': 0.5, 'deeper_frac': 0.3},
@@ -133,6 +134,11 @@ def test_rewording_asks_for_the_same(world):
     ] == list(route.hops)
     assert dataclasses.replace(other, instruction=route.instruction) == route
   assert len(texts) == len(wordings.PRECISE)
+  composed = [route.reword(rng, compose_frac=0.5) for _ in range(100)]
+  assert 30 < sum(r.instruction not in texts for r in composed) < 70
+  assert {dataclasses.replace(r, instruction='') for r in composed} == {
+    dataclasses.replace(route, instruction='')
+  }
 
 
 def test_worlds_are_joined_and_encoded_once(
@@ -197,6 +203,23 @@ def test_mirrored_world_comes_after_each_world(
   other = world_lib.load_world(other_folder)
   first = made[2 * queries]
   assert first.query_image == 2 * count + other.index(other.queries[0].image)
+
+
+def test_mirror_images_alone_are_covered(folder, embedder, tmp_path):
+  plain, covered = (
+    routes_lib.load_routes(
+      [folder],
+      embedder,
+      cache=tmp_path / 'visual',
+      mirror=True,
+      cover_frac=frac,
+    ).visual
+    for frac in (0.0, 0.5)
+  )
+  differs = (plain != covered).any(axis=(1, 2))
+  count = len(plain) // 2
+  assert not differs[:count].any()
+  assert 0.2 * count < differs[count:].sum() < 0.8 * count
 
 
 def test_worlds_of_several_lengths_join(

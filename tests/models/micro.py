@@ -118,6 +118,7 @@ def make_batch(embedder, made, *, images, family_size, decisions, turns=None):
       family_size=family_size,
       max_text_tokens=24,
       reword=False,
+      compose_frac=0.0,
       walk_frac=0.0,
       decisions=decisions,
       turns=turns or {'wrong_frac': 0.0, 'equal_frac': 0.0, 'deeper_frac': 0.0},

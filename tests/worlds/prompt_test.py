@@ -141,6 +141,36 @@ def test_every_wording_is_english_that_the_verifier_reads_back(choice, hops):
       assert list(verify._check_words(told, kind)), text
 
 
+@given(st.integers(0, 10_000), ROUTES)
+@settings(max_examples=300, deadline=None, derandomize=True)
+def test_composed_prompts_are_english_that_the_verifier_reads_back(seed, hops):
+  text = prompt.compose(np.random.default_rng(seed), hops)
+  assert find_mistakes(text) == [], text
+  query = world_lib.Query('0_x', 0, '0', text, tuple(hops), (), ())
+  assert list(verify._check_words(query, 'precise')) == [], text
+  assert set(prompt.split_words(text)) <= set(prompt.all_words())
+  # There is room for them wherever there is for the standard ones.
+  assert len(prompt.split_words(text)) <= max(
+    len(prompt.split_words(prompt.say_precise(one, hops)))
+    for one in wordings.PRECISE
+  )
+
+
+def test_composed_prompts_are_many_and_share_no_clause_with_rephrased_ones():
+  rng = np.random.default_rng(0)
+  made = [wordings.compose(rng) for _ in range(4000)]
+  assert len(set(made)) > 500
+  clauses = {
+    text.strip(' ,;.?').lower()
+    for one in made
+    for text in (one.first, one.more, one.single)
+  }
+  for one in wordings.PRECISE_REPHRASED:
+    for text in (one.first, one.more, one.single):
+      told = text.strip(' ,;.?').lower()
+      assert not any(told in clause for clause in clauses), told
+
+
 def test_standard_prompts_stay_what_they_are():
   # Worlds that exist and models that were trained depend on these draws.
   rng = np.random.default_rng(0)

@@ -10,7 +10,7 @@ import grain
 import numpy as np
 
 from vhop_jax import errors, whole_file
-from vhop_jax.data import demonstrations
+from vhop_jax.data import cover, demonstrations
 from vhop_jax.env import action as action_lib
 from vhop_jax.index import gallery as gallery_lib
 from vhop_jax.models import pretrained as pretrained_lib
@@ -54,9 +54,25 @@ class Route:
   kind: str = 'precise'
   mark: str = ''
 
-  def reword(self, rng: np.random.Generator) -> 'Route':
-    """Returns the route in other words."""
-    text = prompt.route(rng, self.hops, self.kind, mark=self.mark)
+  def reword(
+    self, rng: np.random.Generator, *, compose_frac: float = 0.0
+  ) -> 'Route':
+    """Returns the route in other words.
+
+    Args:
+      rng: draws them.
+      compose_frac: share of precise prompts without marks that are put together
+        from parts.
+    """
+    # A draw only where there is a choice.
+    if (
+      compose_frac
+      and (self.kind, self.mark) == ('precise', '')
+      and rng.random() < compose_frac
+    ):
+      text = prompt.compose(rng, self.hops)
+    else:
+      text = prompt.route(rng, self.hops, self.kind, mark=self.mark)
     return dataclasses.replace(self, instruction=text)
 
   def mirror(self, offset: int) -> 'Route':
@@ -119,6 +135,7 @@ def load_routes(
   *,
   cache: str | os.PathLike[str],
   mirror: bool = False,
+  cover_frac: float = 0.0,
   walk_extra_hops: int = 0,
 ) -> RouteSet:
   """Reads worlds and encodes their images, or finds that done before.
@@ -128,6 +145,8 @@ def load_routes(
     model: its vision tower is used, frozen.
     cache: folder for the visual tokens of each world.
     mirror: whether each world comes a second time, as seen in a mirror.
+    cover_frac: share of the mirror images that something stands in front of,
+      see `cover.cover`.
     walk_extra_hops: see `make_walks`.
 
   Raises:
@@ -153,7 +172,13 @@ def load_routes(
     walks |= walked
     for is_mirrored in (False, True)[: 1 + mirror]:
       parts.append(
-        _load_visual(folder, model, pathlib.Path(cache), is_mirrored)
+        _load_visual(
+          folder,
+          model,
+          pathlib.Path(cache),
+          is_mirrored=is_mirrored,
+          cover_frac=cover_frac if is_mirrored else 0.0,
+        )
       )
     offset += count * (1 + mirror)
     print(
@@ -173,23 +198,30 @@ def _load_visual(
   folder: str | os.PathLike[str],
   model: pretrained_lib.Pretrained,
   cache: pathlib.Path,
+  *,
   is_mirrored: bool,
+  cover_frac: float,
 ) -> np.ndarray:
   """Returns the visual tokens of a world, from `cache` if they are there."""
   header = world_lib.read_header(folder)
   key = f'{header["fingerprint"]["pixels"][:16]}-{model.fingerprint[:16]}'
   if is_mirrored:
     key += '-mirrored'
+  if cover_frac:
+    key += f'-covered{cover_frac:g}'
   path = cache / f'{key}.npy'
-  if path.exists():
-    return np.load(path)
-  pixels = world_lib.read_pixels(folder)
-  if is_mirrored:
-    pixels = pixels[:, :, ::-1]
-  visual = gallery_lib.encode_images(model, pixels)
-  with whole_file.replace(path) as part, part.open('wb') as file:
-    np.save(file, visual)
-  return visual
+  if not path.exists():
+    pixels = world_lib.read_pixels(folder)
+    if is_mirrored:
+      pixels = pixels[:, :, ::-1]
+    if cover_frac:
+      # Those of a world are always covered alike, as the cache needs it.
+      pixels = cover.cover(pixels, np.random.default_rng(0), frac=cover_frac)
+    visual = gallery_lib.encode_images(model, pixels)
+    with whole_file.replace(path) as part, part.open('wb') as file:
+      np.save(file, visual)
+  # Mapped: joined with the others it is in memory once, not twice.
+  return np.load(path, mmap_mode='r')
 
 
 def make_routes(world: world_lib.World, offset: int) -> list[Route]:
@@ -359,6 +391,7 @@ def make_batches(
   family_size: int,
   max_text_tokens: int,
   reword: bool,
+  compose_frac: float,
   walk_frac: float,
   decisions: int,
   turns: Mapping[str, float],
@@ -374,6 +407,7 @@ def make_batches(
     family_size: images of a family that join the candidates, padded to this.
     max_text_tokens: S of the prefix.
     reword: words each route anew whenever it comes.
+    compose_frac: see `Route.reword`.
     walk_frac: share of routes replaced by a walk from the same query image.
     decisions: T, decisions of a demonstration.
     turns: how often they turn wrong, see `demonstrations.sample_decisions`.
@@ -412,9 +446,9 @@ def make_batches(
   def vary(route: Route, rng: np.random.Generator) -> _Demonstration:
     walks = routes.walks.get(route.query_image)
     if rng.random() < walk_frac and walks:
-      route = _sample_walk(rng, walks).reword(rng)
+      route = _sample_walk(rng, walks).reword(rng, compose_frac=compose_frac)
     elif reword:
-      route = route.reword(rng)
+      route = route.reword(rng, compose_frac=compose_frac)
     if not route.chains:
       return route, [demonstrations.STOP] * decisions
     others = [i for i in route.family if i != route.query_image]

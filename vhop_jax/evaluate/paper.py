@@ -30,10 +30,17 @@ ABLATIONS = {
   'follows_expert': True,
   'view': 'stack',
   'rejection': 'selection',
+  'varied': False,
   'decision_penalty': 0.01,
 }
 # Those that the paper has no table or figure of.
-_OWN_CHOICES = ('gate_input', 'follows_expert', 'view', 'rejection')
+_OWN_CHOICES = (
+  'gate_input',
+  'follows_expert',
+  'view',
+  'rejection',
+  'varied',
+)
 
 _RANGES = (
   'Mean over seeds, with the least and the greatest seed beside it, or with'
@@ -276,7 +283,7 @@ def _make_choices(
     'Choices of our own',
     f'{_RANGES} Each is a setting: what the backtrack gate reads, whether'
     ' rollouts in imitation follow the expert now and then, what a state sees,'
-    ' and how long a rejection lasts.',
+    ' how long a rejection lasts, and whether prompts and images are varied.',
     ('success', 'decisions', 'backtracks'),
     tuple(_make_compared_row(s, shown) for shown in groups for s in shown),
   )

@@ -52,15 +52,18 @@ def map_chunks(
     chunk: rows of a slice; the last is filled up with copies of row 0.
   """
   count = len(jax.tree.leaves(arrays)[0])
-  results = []
+  whole: np.ndarray | None = None
   for start in range(0, count, chunk):
     rows = np.arange(start, start + chunk)
     rows = np.where(rows < count, rows, 0)
     piece = jax.tree.map(lambda x, rows=rows: np.asarray(x)[rows], arrays)
-    # On the host float32, which every file format knows.
-    result = np.asarray(function(*piece), np.float32)
-    results.append(result[: count - start])
-  return np.concatenate(results)
+    result = np.asarray(function(*piece))
+    if whole is None:
+      # On the host float32, which every file format knows.
+      whole = np.empty((count, *result.shape[1:]), np.float32)
+    whole[start : start + chunk] = result[: count - start]
+  assert whole is not None  # There is at least one row.
+  return whole
 
 
 def encode_images(

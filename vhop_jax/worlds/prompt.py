@@ -89,6 +89,24 @@ def route(
   return say_precise(chosen, hops)
 
 
+def compose(rng: np.random.Generator, hops: 'Sequence[world_lib.Hop]') -> str:
+  """Words a precise route in sentences put together from parts.
+
+  They are no longer than the longest standard wording.
+
+  Args:
+    rng: chooses the parts.
+    hops: one to five hops.
+  """
+  longest = max(
+    len(split_words(say_precise(one, hops))) for one in wordings.PRECISE
+  )
+  while True:
+    text = say_precise(wordings.compose(rng), hops)
+    if len(split_words(text)) <= longest:
+      return text
+
+
 def say_precise(
   wording: wordings.Wording, hops: 'Sequence[world_lib.Hop]'
 ) -> str:

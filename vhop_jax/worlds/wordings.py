@@ -1,11 +1,14 @@
 """Holds every sentence in which a route may be asked for.
 
-Models are trained on the standard wordings alone; the rephrased ones use the
-same words in other sentences.
+Worlds to train on are written in the standard wordings alone; the rephrased
+ones use the same words in other sentences. While a router trains, `compose`
+puts more sentences together from parts, none of them a rephrased one.
 """
 
 from collections.abc import Mapping
 import dataclasses
+
+import numpy as np
 
 
 @dataclasses.dataclass(frozen=True)
@@ -243,3 +246,51 @@ WORDINGS: Mapping[str, Mapping[str, Mapping[str, tuple[Wording, ...]]]] = {
     for mark in ('logo', 'text')
   },
 }
+
+# Parts of composed wordings. Every verb, noun and joint goes with every other.
+_STARTS = ('', '', 'Start from {subject}. ', 'Follow this route: ')
+_VERBS = ('find', 'go to')
+_PHOTOS = (
+  'the photo where {subject} {is} {relation} {other}',
+  'another photo where {subject} {is} {relation} {other}',
+  'one photo in which {subject} {is} {relation} {other}',
+  'the photo which shows {subject} {relation} {other}',
+  'a photo with {subject} {relation} {other}',
+)
+_JOINTS = ('. Then ', '. From there, ', ', then ', '; from there, ', ' and ')
+_ENDS = ('.', '. Return the last photo.', '. Find the last one.')
+# Each asks for a list of links.
+_OPENINGS = (
+  ('Which photo ends this route: ', '?'),
+  ('Which photo is the last of the links: ', '?'),
+  ('Find the photo that ends this route: ', '.'),
+  ('Go to the last photo: ', '.'),
+  ('Follow the links: ', '. Return the last photo.'),
+)
+_LINKS = (
+  '{subject} {is} {relation} {other}',
+  '{subject} {is} to the {relation} {other}',
+  'in one photo {subject} {is} {relation} {other}',
+  'one photo shows {subject} {relation} {other}',
+)
+_LIST_JOINTS = (', ', '; ', ', then ', ' and then ', ' and ')
+_IS = ('is', 'stands')
+_CARRIED = ('{before}', 'that object', 'that one')
+
+
+def compose(rng: np.random.Generator) -> Wording:
+  """Puts a precise wording together, of several hundred that there are."""
+  pick = lambda parts: parts[int(rng.integers(len(parts)))]  # noqa: E731
+  is_list = bool(rng.integers(2))
+  opening, end = pick(_OPENINGS) if is_list else (pick(_STARTS), pick(_ENDS))
+  clause, joint = (
+    (pick(_LINKS), pick(_LIST_JOINTS))
+    if is_list
+    else (f'{pick(_VERBS)} {pick(_PHOTOS)}', pick(_JOINTS))
+  )
+  clause = clause.replace('{is}', pick(_IS))
+  first = opening + clause
+  if not opening or opening.endswith('. '):
+    first = opening + clause[0].upper() + clause[1:]
+  more = clause.replace('{subject}', pick(_CARRIED))
+  return Wording(first=first, more=joint + more, end=end, single=first + end)
