@@ -21,6 +21,15 @@ def test_old_file_stays_until_the_new_one_is_whole(tmp_path):
   assert path.read_text() == 'new'
 
 
+def test_others_may_read_what_a_library_keeps_to_its_user(tmp_path):
+  path, plain = tmp_path / 'a.safetensors', tmp_path / 'plain'
+  plain.touch()
+  with whole_file.replace(path) as part:
+    part.unlink()
+    part.touch(mode=0o600)
+  assert path.stat().st_mode == plain.stat().st_mode
+
+
 def test_failure_leaves_the_old_file_alone(tmp_path):
   path = tmp_path / 'a.txt'
   path.write_text('old')

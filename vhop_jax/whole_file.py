@@ -20,7 +20,11 @@ def replace(path: Path) -> Iterator[Path]:
   # In the same folder, so that replacing is atomic.
   part = path.with_name(f'{path.name}.{os.getpid()}.part')
   try:
+    # Some libraries write files that nobody else may read.
+    part.touch()
+    mode = part.stat().st_mode
     yield part
+    part.chmod(mode)
     os.replace(part, path)
   finally:
     part.unlink(missing_ok=True)

@@ -26,7 +26,7 @@ import safetensors
 import safetensors.numpy
 import tqdm
 
-from vhop_jax import errors
+from vhop_jax import errors, whole_file
 from vhop_jax.models import hf_config, hf_names, parameter_file, peft_format
 from vhop_jax.models import lora as lora_lib
 from vhop_jax.models import qwen3_vl as qwen3_vl_lib
@@ -433,7 +433,8 @@ def save_folder(
         ]
         arrays[_full_name(name)] = tensors[name].write(pieces)
         bar.update()
-      safetensors.numpy.save_file(arrays, part / file_name, metadata=_FORMAT)
+      with whole_file.replace(part / file_name) as path:
+        safetensors.numpy.save_file(arrays, path, metadata=_FORMAT)
       weight_map |= dict.fromkeys(arrays, file_name)
     if len(shards) > 1:
       _write_json(
