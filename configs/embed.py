@@ -8,6 +8,7 @@ argument `2b` is for Qwen3-VL-Embedding-2B on several accelerators:
 
   python -m vhop_jax.main --config=configs/embed.py:2b --workdir=runs/embed_2b \
       --config.pairs=pairs.jsonl
+  python -m vhop_jax.train.memory --config=configs/embed.py:2b
 """
 
 import ml_collections

@@ -15,7 +15,7 @@ from vhop_jax.train import memory, sharding
 LORA = lora.LoraConfig(rank=2, alpha=4.0)
 
 
-@pytest.mark.parametrize('name', ['sft', 'imitation', 'reinforce'])
+@pytest.mark.parametrize('name', memory.STAGES)
 def test_paper_recipe_fits_a_chip(name, capsys):
   code = memory.main(['memory', f'--config=configs/{name}.py:2b'])
   assert code == 0
@@ -61,6 +61,24 @@ def test_remat_and_batch_change_the_activations():
   assert larger.base == made.base
 
 
+def test_embedding_model_keeps_a_chunk():
+  def count(**changes):
+    config = command.load_config('embed', '2b', changes)
+    return memory.compute_account(config, size='2b', devices=8)
+
+  made = count()
+  assert made.base == account().base
+  assert made.tower == account().tower
+  # The adapters of one side, and no head.
+  assert made.trained == pytest.approx(
+    (account().trained - 4 * 2048**2 / 8) / 2, rel=0.01
+  )
+  larger = count(**{'data.batch_size': 1024})
+  assert larger.activations == made.activations
+  assert larger.batch == 2 * made.batch
+  assert count(chunk=128).activations == 2 * made.activations
+
+
 def test_impossible_requests_are_refused(capsys):
   config = command.load_config('sft', '2b', {})
   with pytest.raises(errors.UsageError, match="size='3b': choose tiny"):
@@ -69,6 +87,7 @@ def test_impossible_requests_are_refused(capsys):
   with pytest.raises(errors.UsageError, match='does not divide 8'):
     memory.compute_account(config, size='2b', devices=8)
   assert memory.main(['memory']) == 2
+  assert memory.main(['memory', '--config=configs/pretrain.py']) == 2
   assert '--config=FILE.py is needed' in capsys.readouterr().err
 
 
@@ -105,6 +124,6 @@ def test_loaded_parameters_keep_their_axes(embedder):
 
 
 def test_configs_say_how_to_count():
-  for name in ('sft', 'imitation', 'reinforce'):
+  for name in memory.STAGES:
     text = pathlib.Path(f'configs/{name}.py').read_text()
     assert f'--config=configs/{name}.py:2b' in text

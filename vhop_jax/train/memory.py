@@ -1,4 +1,4 @@
-r"""Tells what training a router on Qwen3-VL keeps on each chip.
+r"""Tells what training on Qwen3-VL keeps on each chip.
 
   python -m vhop_jax.train.memory --config=configs/sft.py:2b
 
@@ -12,7 +12,6 @@ from collections.abc import Sequence
 import dataclasses
 import math
 import sys
-from typing import Any
 
 from absl import flags
 import flax.linen as nn
@@ -23,12 +22,16 @@ from ml_collections import config_flags
 
 from vhop_jax import errors
 from vhop_jax.models import decoder as decoder_lib
-from vhop_jax.models import hf_config, hf_names, pretrained
+from vhop_jax.models import embedder as embedder_lib
+from vhop_jax.models import hf_config, hf_names, image_processor, pretrained
 from vhop_jax.models import lora as lora_lib
+from vhop_jax.models import qwen3_vl as qwen3_vl_lib
 from vhop_jax.models import router as router_lib
+from vhop_jax.models import vision_qwen3_vl as vision_lib
 from vhop_jax.train import sharding
 from vhop_jax.typing import Params
 
+STAGES = ('embed', 'sft', 'imitation', 'reinforce')
 _FLOAT_BYTES = 4
 _TEMPLATE_TOKENS = 24  # Of a document, around its image.
 
@@ -39,6 +42,7 @@ class Account:
 
   Attributes:
     base: frozen parameters of the text encoder.
+    tower: parameters of the vision tower.
     trained: adapters and heads.
     optimizer: two moments of what is trained.
     gradients: of what is trained.
@@ -47,6 +51,7 @@ class Account:
   """
 
   base: int
+  tower: int
   trained: int
   optimizer: int
   gradients: int
@@ -58,20 +63,38 @@ class Account:
     return sum(dataclasses.astuple(self))
 
 
+@dataclasses.dataclass(frozen=True)
+class _Step:
+  """Holds what a step of training reads, on all chips together.
+
+  Attributes:
+    rows: pairs of how many sequences go through the decoder with their
+      activations kept, and how long they are.
+    patches: likewise of the vision tower, whose activations are not kept.
+    batch: bytes of a batch's arrays.
+  """
+
+  rows: tuple[tuple[int, int], ...]
+  patches: tuple[int, int]
+  batch: int
+
+
 def compute_account(
   config: ml_collections.ConfigDict, *, size: str, devices: int
 ) -> Account:
-  """Counts what a chip keeps while the router trains.
+  """Counts what a chip keeps while a model trains.
 
   Args:
-    config: of sft, imitation or reinforce.
+    config: of embed, sft, imitation or reinforce.
     size: of the backbone, a key of `hf_config.SIZES`.
     devices: chips; `config.mesh` says how they are used.
 
   Raises:
-    UsageError: the size or the mesh is impossible.
+    UsageError: the size or the mesh is impossible, or the config is of another
+      stage.
   """
   errors.check_choice('size', size, tuple(hf_config.SIZES))
+  errors.check_choice('config.stage', config.stage, STAGES)
   sizes = hf_config.SIZES[size]
   decoder = dataclasses.replace(
     sizes.decoder, dtype=config.backbone.dtype, remat=config.backbone.remat
@@ -80,29 +103,51 @@ def compute_account(
   rank = config.lora.rank if 'lora' in config else 32
   lora = lora_lib.LoraConfig(rank=rank, alpha=32.0) if rank else None
   mesh = _make_mesh(config.mesh.to_dict(), devices)
-  shapes, axes = _find_params(sizes, decoder, lora)
-  rows = math.prod(mesh.shape[axis] for axis in sharding.BATCH_AXES)
+  is_embedding = config.stage == 'embed'
+  if is_embedding and lora is None:
+    raise errors.UsageError('lora.rank=0: a folder is trained by adapters')
+  shapes, axes = (
+    _find_embedder_params(sizes, decoder, lora)
+    if is_embedding and lora
+    else _find_router_params(sizes, decoder, lora)
+  )
+  step = (
+    _find_embedding_step(config, sizes)
+    if is_embedding
+    else _find_routing_step(config, sizes)
+  )
+  shards = math.prod(mesh.shape[axis] for axis in sharding.BATCH_AXES)
   scalars = {
     name: _count_share(shapes[name], axes[name], mesh) for name in shapes
   }
-  base = scalars.pop('base', 0)
+  base, tower = scalars.pop('base', 0), scalars.pop('tower')
   trained = sum(scalars.values())
   itemsize = jnp.dtype(decoder.dtype).itemsize
-  grid = pretrained.find_grid(
-    {
-      'tower': {
-        'kind': pretrained.QWEN3_VL,
-        'width_px': config.backbone.width_px,
-        'height_px': config.backbone.height_px,
-        'patch_size': sizes.vision.patch_size,
-        'merge_size': sizes.vision.merge_size,
-      }
-    }
+  activations = _count_activations(decoder, step) + _count_tower(
+    sizes.vision, step, itemsize
   )
-  visual = grid[0] * grid[1]
+  return Account(
+    base=base * itemsize,
+    tower=tower * itemsize,
+    trained=trained * _FLOAT_BYTES,
+    optimizer=2 * trained * _FLOAT_BYTES,
+    gradients=trained * _FLOAT_BYTES,
+    batch=step.batch // shards,
+    activations=activations // shards,
+  )
+
+
+def _find_routing_step(
+  config: ml_collections.ConfigDict, sizes: qwen3_vl_lib.Qwen3VLConfig
+) -> _Step:
+  """Returns what a router's step reads: trajectories and candidates."""
+  factor = sizes.vision.patch_size * sizes.vision.merge_size
+  visual = (config.backbone.width_px // factor) * (
+    config.backbone.height_px // factor
+  )
   batch = config.data.batch_size
   candidates = batch * config.data.family_size
-  packed = (1 + len(sizes.vision.deepstack_layers)) * decoder.hidden_size
+  packed = (1 + len(sizes.vision.deepstack_layers)) * sizes.decoder.hidden_size
   trajectory = config.data.max_text_tokens + config.data.decisions * (
     visual + 1
   )
@@ -110,27 +155,56 @@ def compute_account(
   followed = batch
   if 'collect' in config and 'groups' in config.collect:
     followed = config.collect.groups * config.collect.rollouts
-  tokens = (followed * trajectory, candidates * (visual + _TEMPLATE_TOKENS))
-  squares = (
-    followed * trajectory**2,
-    candidates * (visual + _TEMPLATE_TOKENS) ** 2,
+  return _Step(
+    rows=((followed, trajectory), (candidates, visual + _TEMPLATE_TOKENS)),
+    patches=(0, 0),  # Images are encoded before training.
+    batch=(candidates + batch) * visual * packed * _FLOAT_BYTES,
   )
-  activations = 0
-  for count, square in zip(tokens, squares, strict=True):
-    stream = count * decoder.hidden_size * itemsize
-    heads = (decoder.num_heads + 2 * decoder.num_kv_heads) * decoder.head_dim
-    layer = count * (4 * decoder.hidden_size + heads + 3 * decoder.mlp_size)
-    layer = layer * itemsize + 2 * square * decoder.num_heads * _FLOAT_BYTES
-    layers = 1 if decoder.remat == 'full' else decoder.num_layers
-    activations += stream * decoder.num_layers + layer * layers
-  return Account(
-    base=base * itemsize,
-    trained=trained * _FLOAT_BYTES,
-    optimizer=2 * trained * _FLOAT_BYTES,
-    gradients=trained * _FLOAT_BYTES,
-    batch=(candidates + batch) * visual * packed * _FLOAT_BYTES // rows,
-    activations=activations // rows,
+
+
+def _find_embedding_step(
+  config: ml_collections.ConfigDict, sizes: qwen3_vl_lib.Qwen3VLConfig
+) -> _Step:
+  """Returns what the step of an embedding model reads: a chunk at a time."""
+  vision = sizes.vision
+  processor = image_processor.ImageProcessor(
+    max_pixels=config.data.max_pixels,
+    patch_size=vision.patch_size,
+    merge_size=vision.merge_size,
   )
+  patches = processor.max_patches
+  items = config.data.batch_size * (2 + config.data.negatives)
+  return _Step(
+    rows=((config.chunk, config.data.max_tokens),),
+    patches=(config.chunk, patches),
+    batch=items * patches * vision.patch_dim * _FLOAT_BYTES,
+  )
+
+
+def _count_activations(decoder: decoder_lib.DecoderConfig, step: _Step) -> int:
+  """Estimates the bytes that the decoder keeps for the backward pass."""
+  itemsize = jnp.dtype(decoder.dtype).itemsize
+  layers = 1 if decoder.remat == 'full' else decoder.num_layers
+  heads = (decoder.num_heads + 2 * decoder.num_kv_heads) * decoder.head_dim
+  width = 4 * decoder.hidden_size + heads + 3 * decoder.mlp_size
+  total = 0
+  for count, length in step.rows:
+    tokens = count * length
+    squares = 2 * tokens * length * decoder.num_heads * _FLOAT_BYTES
+    stream = tokens * decoder.hidden_size * itemsize
+    total += stream * decoder.num_layers
+    total += (tokens * width * itemsize + squares) * layers
+  return total
+
+
+def _count_tower(
+  vision: vision_lib.VisionConfig, step: _Step, itemsize: int
+) -> int:
+  """Estimates the bytes of one layer of the tower, which keeps nothing."""
+  count, length = step.patches
+  width = 8 * vision.hidden_size + vision.mlp_size
+  squares = 2 * count * length**2 * vision.num_heads * _FLOAT_BYTES
+  return count * length * width * itemsize + squares
 
 
 def _make_mesh(
@@ -143,26 +217,58 @@ def _make_mesh(
   return jax.sharding.AbstractMesh(found, sharding.MESH_AXES)
 
 
-def _find_params(
-  sizes: Any,
+def _find_router_params(
+  sizes: qwen3_vl_lib.Qwen3VLConfig,
   decoder: decoder_lib.DecoderConfig,
   lora: lora_lib.LoraConfig | None,
 ) -> tuple[Params, Params]:
-  """Returns the shapes of a router's parameters and their logical axes."""
-  text = {
-    'decoder': nn.meta.unbox(
-      hf_names.find_boxed_shapes(sizes, with_head=False)
-    )['decoder']
-  }
+  """Returns the shapes of a router and its tower, and their logical axes."""
+  boxed = hf_names.find_boxed_shapes(sizes, with_head=False)
   config = dataclasses.replace(decoder, lora=lora)
   module = router_lib.Router(config, 20.0)
 
   def init(text: Params) -> Params:
     return pretrained.init_router_params(text, module)
 
-  shapes = jax.eval_shape(init, text)
-  boxed = pretrained.box_params(module, shapes)
-  return shapes, sharding.compute_logical_axes(boxed)
+  shapes = jax.eval_shape(init, {'decoder': nn.meta.unbox(boxed['decoder'])})
+  axes = sharding.compute_logical_axes(pretrained.box_params(module, shapes))
+  return (
+    {**shapes, 'tower': nn.meta.unbox(boxed['vision'])},
+    {**axes, 'tower': sharding.compute_logical_axes(boxed['vision'])},
+  )
+
+
+def _find_embedder_params(
+  sizes: qwen3_vl_lib.Qwen3VLConfig,
+  decoder: decoder_lib.DecoderConfig,
+  lora: lora_lib.LoraConfig,
+) -> tuple[Params, Params]:
+  """Returns the shapes of an embedding model's parts, and logical axes."""
+  boxed = hf_names.find_boxed_shapes(sizes, with_head=False)
+  text = {'decoder': nn.meta.unbox(boxed['decoder'])}
+  adapters = jax.eval_shape(
+    lambda text: lora_lib.init(text, lora, jax.random.key(0)), text
+  )
+  module = embedder_lib.Embedder(
+    embedder_lib.EmbedderConfig(
+      tower=sizes.vision, decoder=dataclasses.replace(decoder, lora=lora)
+    )
+  )
+  shapes = {
+    'tower': nn.meta.unbox(boxed['vision']),
+    'text': lora_lib.join(text, adapters),
+  }
+  axes = sharding.compute_logical_axes(
+    pretrained.box_embedder_params(module, shapes)
+  )
+  parts = [
+    dict(zip(('base', 'adapters'), lora_lib.split(tree['text']), strict=True))
+    for tree in (shapes, axes)
+  ]
+  return (
+    {**parts[0], 'tower': shapes['tower']},
+    {**parts[1], 'tower': axes['tower']},
+  )
 
 
 def _count_share(
