@@ -17,8 +17,8 @@ The argument names the experiment:
   plain_dagger   ... whose rollouts in imitation never follow the expert
   history        ... whose states see what was taken back, too
   final          ... where a rejected image never returns
-  unvaried       ... whose prompts are worded as those of the worlds alone, and
-                 whose mirror images have nothing small in front
+  varied         ... whose prompts are partly put together from parts, and half
+                 of whose mirror images have something small in front
   lambda_0, lambda_002, lambda_005   ... with another decision penalty
 """
 
@@ -69,7 +69,7 @@ _ABLATIONS = (
   'plain_dagger',
   'history',
   'final',
-  'unvaried',
+  'varied',
   'lambda_0',
   'lambda_002',
   'lambda_005',
@@ -138,10 +138,10 @@ def get_config(arg=None):
   if arg == 'final':
     for stage in config.stages:
       config[stage].rejection = 'final'
-  if arg == 'unvaried':
+  if arg == 'varied':
     for stage in config.stages:
-      config[stage].cover_frac = 0.0
-      config[stage].data.compose_frac = 0.0
+      config[stage].cover_frac = 0.5
+      config[stage].data.compose_frac = 0.5
   if arg in _PENALTIES:
     config.reinforce.collect.decision_penalty = _PENALTIES[arg]
   config.settings = dict(
@@ -151,7 +151,7 @@ def get_config(arg=None):
     follows_expert=arg != 'plain_dagger',
     view=config.sft.view,
     rejection=config.sft.rejection,
-    varied=arg != 'unvaried',
+    varied=arg == 'varied',
     decision_penalty=config.reinforce.collect.decision_penalty,
   )
 

@@ -49,7 +49,7 @@ def get_config(arg=None):
   # Beyond the paper: each training world a second time, as in a mirror.
   config.mirror = True
   # Share of those that get something small in front.
-  config.cover_frac = 0.5
+  config.cover_frac = 0.0
   # Of the walks below: as many hops more than the world's chains have.
   config.walk_extra_hops = 0
 
@@ -60,7 +60,7 @@ def get_config(arg=None):
     max_text_tokens=64,
     reword=True,
     # Share of these words that are put together from parts.
-    compose_frac=0.5,
+    compose_frac=0.0,
     walk_frac=0.5,
     # Of a demonstration, and of a rollout before it is cut short.
     decisions=12,

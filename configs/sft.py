@@ -52,7 +52,7 @@ def get_config(arg=None):
   # Beyond the paper: each training world a second time, as in a mirror.
   config.mirror = True
   # Share of those that get something small in front.
-  config.cover_frac = 0.5
+  config.cover_frac = 0.0
   # Of the walks below: as many hops more than the world's chains have.
   config.walk_extra_hops = 0
 
@@ -67,7 +67,7 @@ def get_config(arg=None):
     # replaced by other walks through the same family.
     reword=True,
     # Share of these words that are put together from parts.
-    compose_frac=0.5,
+    compose_frac=0.0,
     walk_frac=0.5,
     # Of a demonstration; its wrong turns, none here.
     decisions=3,

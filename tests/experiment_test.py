@@ -86,7 +86,7 @@ def test_experiment_trains_measures_and_skips_what_is_done(
     'follows_expert': True,
     'gate_input': 'evidence',
     'rejection': 'selection',
-    'varied': True,
+    'varied': False,
     'view': 'stack',
     'warmup': True,
   }

@@ -30,7 +30,7 @@ ABLATIONS = {
   'follows_expert': True,
   'view': 'stack',
   'rejection': 'selection',
-  'varied': True,
+  'varied': False,
   'decision_penalty': 0.01,
 }
 # Those that the paper has no table or figure of.
