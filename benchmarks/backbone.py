@@ -5,8 +5,6 @@ Qwen3-VL of about 100 M parameters in float32, on 8 images of 224 px with some
 text around each, by this package and by transformers on torch, eager (its
 'sdpa' attention) and compiled. Same weights, same inputs, two threads each;
 the results are compared before anything is timed, then all ways take turns.
-Beside them stands what the same number of operations takes as one plain matrix
-product after another, which nothing that multiplies in float32 can undercut.
 
     python benchmarks/backbone.py [--rounds=7] [--no-compile]
 
@@ -29,7 +27,6 @@ and with remat='full' once more the forward pass, which is not counted as work.
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
-import math
 import os
 import time
 from typing import Any
@@ -48,8 +45,6 @@ from vhop_jax.models import vision_qwen3_vl as vision_lib
 
 IMAGES, SIDE_PX, TEXT_TOKENS = 8, 224, 16
 LEARNING_RATE = 1e-4
-# Rows, inner and columns of the vision tower's largest product.
-_PRODUCT = (1568, 512, 2048)
 
 CONFIG = qwen3_vl.Qwen3VLConfig(
   vision=vision_lib.VisionConfig(
@@ -97,8 +92,8 @@ def make_inputs(config: qwen3_vl.Qwen3VLConfig, images: int) -> dict[str, Any]:
 
 def make_ours(
   params: Any, config: qwen3_vl.Qwen3VLConfig, inputs: Mapping[str, Any]
-) -> tuple[dict[str, Run], dict[str, float]]:
-  """Returns the forward pass and the gradient, and each one's operations."""
+) -> dict[str, Run]:
+  """Returns the forward pass and the gradient, both compiled."""
   tokens, grids = inputs['tokens'], inputs['grids']
   mask = np.ones(tokens.shape, bool)
   layouts = [
@@ -136,9 +131,6 @@ def make_ours(
   return {
     'forward': lambda: jax.block_until_ready(forward(*placed)),
     'backward': lambda: jax.block_until_ready(gradient(*placed)),
-  }, {
-    'forward': forward.lower(*placed).cost_analysis()['flops'],
-    'backward': gradient.lower(*placed).cost_analysis()['flops'],
   }
 
 
@@ -200,7 +192,7 @@ def compare(
   weights, ways = make_reference(config, inputs, with_compiled=compiled)
   params = convert.convert(weights, config)
   count = sum(x.size for x in jax.tree.leaves(params))
-  ours, work = make_ours(params, config, inputs)
+  ours = make_ours(params, config, inputs)
   print(
     f'{len(os.sched_getaffinity(0))} cores; {count / 1e6:.0f} M parameters,'
     f' {IMAGES} images of {SIDE_PX} px, {inputs["tokens"].shape[1]} tokens'
@@ -213,11 +205,7 @@ def compare(
   if not difference < 1e-4:
     raise SystemExit('error: ours and the reference differ: nothing is timed')
   for kind in ('forward', 'backward'):
-    runs = {
-      'ours': ours[kind],
-      'products': make_product(),
-      **{n: way[kind] for n, way in ways.items()},
-    }
+    runs = {'ours': ours[kind], **{n: way[kind] for n, way in ways.items()}}
     for name in list(runs):
       try:
         runs[name]()  # Compiles, too.
@@ -228,22 +216,13 @@ def compare(
         print(f'torch.compile does not work here: {reason}', flush=True)
         del runs[name]
     secs = measure(runs, rounds)
-    secs['products'] *= work[kind] / (2 * math.prod(_PRODUCT))
     title = 'forward' if kind == 'forward' else 'forward + backward'
     for name, values in secs.items():
       print(f'{title}: {name:9s}{show(1000 * values, ".0f")} ms')
     for name in secs:
-      if name not in ('ours', 'products'):
+      if name != 'ours':
         ratio = show(secs['ours'] / secs[name], '.2f')
         print(f'{title}: ours / {name}  {ratio}', flush=True)
-
-
-def make_product() -> Run:
-  """Returns a matrix product of a common size, in float32."""
-  rows, inner, columns = _PRODUCT
-  a, b = jnp.ones((rows, inner)), jnp.ones((inner, columns))
-  product = jax.jit(jnp.matmul)
-  return lambda: jax.block_until_ready(product(a, b))
 
 
 def measure(runs: Mapping[str, Run], rounds: int) -> dict[str, np.ndarray]:
