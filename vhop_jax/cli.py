@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import tyro
 
 from vhop_jax import errors
-from vhop_jax.models import image_processor
 from vhop_jax.worlds import disjoint as disjoint_lib
 from vhop_jax.worlds import splits
 from vhop_jax.worlds import verify as verify_lib
@@ -271,8 +270,8 @@ def embed(
   batch_size: int = 8,
   dtype: str = 'float32',
   tail: str = '',
-  min_pixels: int = image_processor.MIN_PIXELS,
-  max_pixels: int = image_processor.MAX_PIXELS,
+  min_pixels: int | None = None,
+  max_pixels: int | None = None,
   skip_errors: bool = False,
 ) -> None:
   """Embeds pictures or texts; an interrupted run goes on.
@@ -289,8 +288,9 @@ def embed(
     dtype: float32 or bfloat16 (folders alone).
     tail: what ends each sequence: prompt_end, prompt or end (folders alone); if
       not given what the folder's tokenizer says.
-    min_pixels: enlarge smaller pictures; 0 is the folder's own limit (folders).
-    max_pixels: shrink larger pictures; 0 is the folder's own limit (folders).
+    min_pixels: enlarge smaller pictures; 0 is the folder's own limit, and if
+      not given the recipe's, 4096 (folders alone).
+    max_pixels: shrink larger pictures; likewise, 1843200 (folders alone).
     skip_errors: list what cannot be embedded instead of stopping.
   """
   from vhop_jax.index import embed_files, embed_models

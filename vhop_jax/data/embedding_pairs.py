@@ -23,6 +23,7 @@ import grain
 import numpy as np
 
 from vhop_jax import errors
+from vhop_jax.index import embed_files
 from vhop_jax.models import encoder as encoder_lib
 from vhop_jax.models import image_processor
 from vhop_jax.typing import Bool, ndarray
@@ -95,7 +96,7 @@ def read_pairs(path: str | os.PathLike[str]) -> list[Pair]:
   """
   path = pathlib.Path(path)
   try:
-    lines = path.read_text(encoding='utf-8').splitlines()
+    lines = embed_files.split_lines(path.read_text(encoding='utf-8'))
   except (OSError, UnicodeDecodeError) as error:
     raise errors.DataError(
       f'{path} cannot be read ({error}): give a file with a JSON object in each'

@@ -24,9 +24,7 @@ from vhop_jax.typing import Array, Float, Params, ndarray
 _LAYOUT = tuple(
   field.name for field in dataclasses.fields(vision_lib.PatchLayout)
 )
-_SEQUENCE = tuple(
-  field.name for field in dataclasses.fields(sequence_lib.Sequence)
-)
+_SEQUENCE = 'sequence'  # What its fields are called by in the arrays.
 
 
 class Rows(Protocol):
@@ -49,14 +47,6 @@ class Rows(Protocol):
   ) -> Float[Array, 'N D']:
     """Returns the embeddings of rows; the key is for dropout."""
     ...
-
-
-def _take_sequence(arrays: Mapping[str, Any]) -> sequence_lib.Sequence:
-  return sequence_lib.Sequence(**{name: arrays[name] for name in _SEQUENCE})
-
-
-def _list_sequence(sequence: sequence_lib.Sequence) -> dict[str, ndarray]:
-  return {name: getattr(sequence, name) for name in _SEQUENCE}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +86,7 @@ class FolderRows:
   def stack(self, rows: Sequence[encoder_lib.Row]) -> dict[str, ndarray]:
     """Joins rows."""
     joined = self.encoder.stack(rows, self.max_patches, self.encoder.max_tokens)
-    arrays = _list_sequence(joined.sequence)
+    arrays = sequence_lib.to_batch(_SEQUENCE, joined.sequence)
     if joined.layout is not None:
       assert joined.patches is not None
       arrays['patches'] = joined.patches
@@ -120,7 +110,9 @@ class FolderRows:
     return encoder_lib.apply_rows(
       module,
       params,
-      encoder_lib.Rows(_take_sequence(arrays), patches, layout),
+      encoder_lib.Rows(
+        sequence_lib.from_batch(_SEQUENCE, arrays), patches, layout
+      ),
       _make_rngs(rng),
     )
 
@@ -177,7 +169,7 @@ class TinyRows:
     sequence = jax.tree.map(
       lambda *parts: np.concatenate(parts), *[sequence for sequence, _ in rows]
     )
-    arrays = _list_sequence(sequence)
+    arrays = sequence_lib.to_batch(_SEQUENCE, sequence)
     if self.has_pictures:
       arrays['pixels'] = np.stack([pixels for _, pixels in rows])
     return arrays
@@ -195,7 +187,7 @@ class TinyRows:
       visual = None
       if self.has_pictures:
         visual = module.encode_images(arrays['pixels'])
-      return module.embed(_take_sequence(arrays), visual)
+      return module.embed(sequence_lib.from_batch(_SEQUENCE, arrays), visual)
 
     embedded: Array = module.apply(
       {'params': params}, method=run, rngs=_make_rngs(rng)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 import functools
 import pathlib
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from vhop_jax import errors
 from vhop_jax.index import embed_files
 from vhop_jax.index import gallery as gallery_lib
 from vhop_jax.models import encoder as encoder_lib
-from vhop_jax.models import image_processor, pretrained
+from vhop_jax.models import pretrained
 from vhop_jax.typing import Float32, ndarray
 
 
@@ -22,8 +23,8 @@ def open_model(
   batch_size: int,
   dtype: str,
   tail: str,
-  min_pixels: int,
-  max_pixels: int,
+  min_pixels: int | None,
+  max_pixels: int | None,
 ) -> embed_files.Model:
   """Loads a model.
 
@@ -34,7 +35,7 @@ def open_model(
     batch_size: see `Encoder.embed`.
     dtype: see `load_encoder`; of a folder alone.
     tail: likewise.
-    min_pixels: likewise.
+    min_pixels: likewise; None is its default there.
     max_pixels: likewise.
 
   Raises:
@@ -42,9 +43,12 @@ def open_model(
     DataError: the model is missing or damaged.
   """
   if pathlib.Path(name).is_dir():
-    encoder = encoder_lib.load_encoder(
-      name, dtype=dtype, tail=tail, min_pixels=min_pixels, max_pixels=max_pixels
-    )
+    limits: dict[str, Any] = {
+      'min_pixels': min_pixels,
+      'max_pixels': max_pixels,
+    }
+    given = {limit: x for limit, x in limits.items() if x is not None}
+    encoder = encoder_lib.load_encoder(name, dtype=dtype, tail=tail, **given)
     encoder.check_settings(width=width, batch_size=batch_size)
     return embed_files.Model(
       prepare=functools.partial(encoder.prepare, instruction=instruction),
@@ -62,8 +66,8 @@ def open_model(
     ('tail', tail),
     ('width', width),
     ('dtype', dtype != 'float32'),
-    ('min-pixels', min_pixels != image_processor.MIN_PIXELS),
-    ('max-pixels', max_pixels != image_processor.MAX_PIXELS),
+    ('min-pixels', min_pixels is not None),
+    ('max-pixels', max_pixels is not None),
   ):
     if is_given:
       raise errors.UsageError(
