@@ -86,7 +86,6 @@ def _start(
     inputs['prefix'],
     inputs['segment'],
     inputs['gallery_visual'][inputs['query_index']],
-    num_images=len(inputs['gallery']),
     budget=BUDGET,
   )
   state = state_lib.start(

@@ -17,8 +17,7 @@ The argument names the experiment:
   plain_dagger   ... whose rollouts in imitation never follow the expert
   history        ... whose states see what was taken back, too
   final          ... where a rejected image never returns
-  varied         ... whose prompts are partly put together from parts, and half
-                 of whose mirror images have something small in front
+  five_wordings  ... whose prompts are never put together from parts
   lambda_0, lambda_002, lambda_005   ... with another decision penalty
 """
 
@@ -69,7 +68,7 @@ _ABLATIONS = (
   'plain_dagger',
   'history',
   'final',
-  'varied',
+  'five_wordings',
   'lambda_0',
   'lambda_002',
   'lambda_005',
@@ -138,10 +137,9 @@ def get_config(arg=None):
   if arg == 'final':
     for stage in config.stages:
       config[stage].rejection = 'final'
-  if arg == 'varied':
+  if arg == 'five_wordings':
     for stage in config.stages:
-      config[stage].cover_frac = 0.5
-      config[stage].data.compose_frac = 0.5
+      config[stage].data.compose_frac = 0.0
   if arg in _PENALTIES:
     config.reinforce.collect.decision_penalty = _PENALTIES[arg]
   config.settings = dict(
@@ -151,7 +149,7 @@ def get_config(arg=None):
     follows_expert=arg != 'plain_dagger',
     view=config.sft.view,
     rejection=config.sft.rejection,
-    varied=arg == 'varied',
+    composed=arg != 'five_wordings',
     decision_penalty=config.reinforce.collect.decision_penalty,
   )
 

@@ -48,8 +48,6 @@ def get_config(arg=None):
   config.dev = 'runs/worlds/dev'
   # Beyond the paper: each training world a second time, as in a mirror.
   config.mirror = True
-  # Share of those that get something small in front.
-  config.cover_frac = 0.0
   # Of the walks below: as many hops more than the world's chains have.
   config.walk_extra_hops = 0
 
@@ -60,7 +58,7 @@ def get_config(arg=None):
     max_text_tokens=64,
     reword=True,
     # Share of these words that are put together from parts.
-    compose_frac=0.0,
+    compose_frac=0.5,
     walk_frac=0.5,
     # Of a demonstration, and of a rollout before it is cut short.
     decisions=12,
@@ -88,6 +86,8 @@ def get_config(arg=None):
     leave_shares=(0.8, 0.5),
     # Beyond the paper: that no image goes on from a state competes too.
     absence_weight=1.0,
+    # Nor would any of the others, were the right images withdrawn.
+    withdrawn_weight=0.5,
   )
   config.budget = 16
   # How long a rejected image stays so: 'final', 'branch' or 'selection'.

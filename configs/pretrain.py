@@ -8,17 +8,13 @@ The argument `longer` trains what that wrote for as long again, on new pairs:
 python -m vhop_jax.main --config=configs/pretrain.py:longer \
       --workdir=runs/pretrain_longer
 
-The argument `levels` goes on from there with look-alikes, logos, models by
-artists (`make assets`) and more queries that name neither relation nor colour:
+The argument `wider` goes on from there with more kinds of pictures: small
+objects in front and around, more light and camera changes, look-alikes, models
+by artists (`make assets`), and more queries that name neither relation nor
+colour:
 
-  python -m vhop_jax.main --config=configs/pretrain.py:levels \
-      --workdir=runs/pretrain_levels
-
-The package has the result of `longer`. These 2,000 updates more (100 minutes on
-two cores, beside other work) made the next image harder to find. Recall@1 of
-the hops, each told by itself, before and after: dev 70/82/96 and 62/79/96,
-vague_dev 38/52/70 and 26/42/53, l5_dev 62/71/88 and 63/68/82; l6_dev stayed
-under 5. The mixture has too little of each kind for a model of this size.
+  python -m vhop_jax.main --config=configs/pretrain.py:wider \
+      --workdir=runs/pretrain_wider
 """
 
 import ml_collections
@@ -28,12 +24,12 @@ def get_config(arg=None):
   """Returns the settings.
 
   Args:
-    arg: None, or 'longer' to go on from the result, or 'levels' to go on from
+    arg: None, or 'longer' to go on from the result, or 'wider' to go on from
       that.
   """
-  if arg not in (None, 'longer', 'levels'):
+  if arg not in (None, 'longer', 'wider'):
     raise ValueError(
-      f"configs/pretrain.py:{arg}: the argument is 'longer', 'levels' or none"
+      f"configs/pretrain.py:{arg}: the argument is 'longer', 'wider' or none"
     )
   config = ml_collections.ConfigDict()
   config.stage = 'pretrain'
@@ -91,6 +87,9 @@ def get_config(arg=None):
     twin_frac=0.0,
     logo_frac=0.0,
     household_frac=0.0,
+    front_frac=0.0,
+    clutter_frac=0.0,
+    strong_frac=0.0,
     max_query_tokens=28,
     max_caption_tokens=28,
   )
@@ -103,6 +102,8 @@ def get_config(arg=None):
     object_weight=1.0,
     caption_weight=0.1,
     attribute_weight=0.3,
+    # Of the cosine above which a picture is the right one, for all queries.
+    absence_weight=0.0,
   )
 
   optimizer = dict(
@@ -124,18 +125,21 @@ def get_config(arg=None):
     config.embedder = 'runs/pretrain/embedder.safetensors'
     config.tower_steps = config.text_steps = 0
     config.joint_steps = 5000
-  if arg == 'levels':
+  if arg == 'wider':
     config.seed = 2
     config.embedder = 'runs/pretrain_longer/embedder.safetensors'
     config.tower_steps = config.text_steps = 0
-    config.joint_steps = 2000
-    config.data.vague_frac = 0.25
-    config.data.twin_frac = 0.3
-    config.data.logo_frac = 0.25
-    config.data.household_frac = 0.2
+    config.joint_steps = 3600
+    config.joint_optimizer.lr = 7e-4
+    config.loss.absence_weight = 0.5
+    config.data.vague_frac = 0.2
+    config.data.twin_frac = 0.15
+    config.data.household_frac = 0.15
+    config.data.front_frac = 0.3
+    config.data.clutter_frac = 0.2
+    config.data.strong_frac = 0.2
     # These pictures take longer to make.
     config.data.repeats = 6
-    config.data.max_query_tokens = 40
   config.mesh = dict(data=-1, fsdp=1, tensor=1)
   config.log_every = 20
   config.checkpoint_every = 100

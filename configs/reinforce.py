@@ -45,8 +45,6 @@ def get_config(arg=None):
   config.dev = 'runs/worlds/dev'
   # Beyond the paper: each training world a second time, as in a mirror.
   config.mirror = True
-  # Share of those that get something small in front.
-  config.cover_frac = 0.0
   # Of the walks below: as many hops more than the world's chains have.
   config.walk_extra_hops = 0
 
@@ -58,7 +56,7 @@ def get_config(arg=None):
     max_text_tokens=64,
     reword=True,
     # Share of these words that are put together from parts.
-    compose_frac=0.0,
+    compose_frac=0.5,
     walk_frac=0.0,
     decisions=16,
     turns=dict(wrong_frac=0.0, equal_frac=0.0, deeper_frac=0.0),

@@ -51,8 +51,6 @@ def get_config(arg=None):
   config.dev = 'runs/worlds/dev'
   # Beyond the paper: each training world a second time, as in a mirror.
   config.mirror = True
-  # Share of those that get something small in front.
-  config.cover_frac = 0.0
   # Of the walks below: as many hops more than the world's chains have.
   config.walk_extra_hops = 0
 
@@ -67,7 +65,7 @@ def get_config(arg=None):
     # replaced by other walks through the same family.
     reword=True,
     # Share of these words that are put together from parts.
-    compose_frac=0.0,
+    compose_frac=0.5,
     walk_frac=0.5,
     # Of a demonstration; its wrong turns, none here.
     decisions=3,
@@ -99,6 +97,8 @@ def get_config(arg=None):
     # place and of later ones.
     leave_shares=(0.5, 0.5),
     absence_weight=0.0,
+    # That none of the others goes on were the right images withdrawn.
+    withdrawn_weight=0.5,
   )
   if arg == 'turns':
     config.data.decisions = 12

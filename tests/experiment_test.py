@@ -81,12 +81,12 @@ def test_experiment_trains_measures_and_skips_what_is_done(
     ),
   ]
   assert made[-1]['settings'] == {
+    'composed': True,
     'decision_penalty': 0.01,
     'demonstrations': False,
     'follows_expert': True,
     'gate_input': 'evidence',
     'rejection': 'selection',
-    'varied': False,
     'view': 'stack',
     'warmup': True,
   }

@@ -10,6 +10,7 @@ import pytest
 from tests import reading
 from vhop_jax import errors
 from vhop_jax.data import pairs
+from vhop_jax.worlds import extras
 from vhop_jax.worlds import objects as objects_lib
 from vhop_jax.worlds.assets import procedural
 
@@ -32,6 +33,9 @@ SPEC = pairs.PairSpec(
   twin_frac=0.0,
   logo_frac=0.0,
   household_frac=0.0,
+  front_frac=0.0,
+  clutter_frac=0.0,
+  strong_frac=0.0,
   max_query_tokens=36,
   max_caption_tokens=30,
 )
@@ -367,3 +371,62 @@ def test_shares_change_no_other_group():
       plain = pairs.make_group((SPEC, number))
       np.testing.assert_array_equal(group.pixels, plain.pixels)
   assert kinds == {'', 'logo'}
+
+
+@pytest.mark.parametrize(
+  ('share', 'roles'),
+  [('front_frac', [{'foreground'}]), ('clutter_frac', [{'clutter'}])],
+)
+def test_further_objects_stand_in_a_share_of_the_pictures(
+  monkeypatch, share, roles
+):
+  spec = dataclasses.replace(SPEC, **{share: 0.5})
+  scenes = draw_scenes(monkeypatch, spec)
+  assert len(scenes) == 4 * PICTURES
+  full = [scene for scene in scenes if scene.extras]
+  assert 0.25 < len(full) / len(scenes) < 0.75
+  for scene in full:
+    assert {extra.role for extra in scene.extras} in roles
+    assert 1 <= len(scene.extras) <= 3
+    types = {thing.object.type for thing in scene.placements}
+    assert not types & {e.placement.object.type for e in scene.extras}
+  counts = {len(scene.extras) for scene in full}
+  assert counts == ({1} if share == 'front_frac' else {1, 2, 3})
+
+
+def test_strong_pictures_are_textured_throughout(monkeypatch):
+  plain, strong = (
+    draw_scenes(monkeypatch, dataclasses.replace(SPEC, strong_frac=frac))
+    for frac in (0.0, 1.0)
+  )
+  shares = [
+    np.mean([scene.camera.fov > 0.9 for scene in scenes])
+    for scenes in (plain, strong)
+  ]
+  assert shares[0] == 0 < shares[1]
+  assert all(scene.background.wall_distance for scene in strong)
+
+
+def test_objects_without_room_for_more_are_pictured_alone(monkeypatch):
+  spec = dataclasses.replace(SPEC, front_frac=1.0)
+
+  def refuse(*args):
+    raise extras.NoRoomError('none')
+
+  monkeypatch.setattr(extras, 'sample_scene', refuse)
+  assert not any(scene.extras for scene in draw_scenes(monkeypatch, spec))
+
+
+def draw_scenes(monkeypatch, spec):
+  """Returns the scenes of four groups, without rendering them."""
+  scenes = []
+
+  class Renderer:
+    def render(self, scene):
+      scenes.append(scene)
+      return np.zeros((16, 24, 3), np.uint8)
+
+  monkeypatch.setattr(pairs.render_pool, 'get_renderer', lambda _: Renderer())
+  for number in range(4):
+    pairs.make_group((spec, number))
+  return scenes

@@ -205,23 +205,6 @@ def test_mirrored_world_comes_after_each_world(
   assert first.query_image == 2 * count + other.index(other.queries[0].image)
 
 
-def test_mirror_images_alone_are_covered(folder, embedder, tmp_path):
-  plain, covered = (
-    routes_lib.load_routes(
-      [folder],
-      embedder,
-      cache=tmp_path / 'visual',
-      mirror=True,
-      cover_frac=frac,
-    ).visual
-    for frac in (0.0, 0.5)
-  )
-  differs = (plain != covered).any(axis=(1, 2))
-  count = len(plain) // 2
-  assert not differs[:count].any()
-  assert 0.2 * count < differs[count:].sum() < 0.8 * count
-
-
 def test_worlds_of_several_lengths_join(
   folder, embedder, maker, pool, tmp_path
 ):

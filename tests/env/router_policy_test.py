@@ -64,8 +64,9 @@ def write_notes(actions, cosines, rejection):
   """
   rows, images = cosines.shape[0], cosines.shape[2]
   made = {
-    # The gates read none of these three.
+    # The gates read none of these four.
     'image': np.zeros((rows, BUDGET, 1), np.int32),
+    'rejected': np.zeros((rows, BUDGET, 1), np.int32),
     'rejected_at': np.zeros((rows, BUDGET, 1), np.int32),
     'went_on': np.zeros((rows, BUDGET, 1), np.float32),
     'choice': np.zeros((rows, BUDGET, BUDGET, 2), np.float32),

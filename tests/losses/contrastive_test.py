@@ -44,6 +44,23 @@ def test_false_negatives_score_above_the_margin():
   assert keep.tolist() == [[True, True, False, True]]
 
 
+def test_absence_stands_between_right_targets_and_the_others():
+  scores = jnp.array([[3.0, 1.0, 2.0, 9.0], [0.5, 0.0, -1.0, 4.0]])
+  positives = jnp.array([[True, False, False, False], [False] * 4])
+  candidates = jnp.array(
+    [[False, True, True, False], [True, True, True, False]]
+  )
+  loss = contrastive.compute_absence_loss(
+    scores, positives, candidates, jnp.asarray(2.5)
+  )
+  e = np.exp
+  expected = [
+    np.log1p(e(2.5 - 3)) - np.log(e(2.5) / (e(2.5) + e(1) + e(2))),
+    -np.log(e(2.5) / (e(2.5) + e(0.5) + e(0) + e(-1))),
+  ]
+  np.testing.assert_allclose(loss, expected, rtol=1e-5)
+
+
 def test_recall_looks_at_candidates_only():
   scores = jnp.array([[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]])
   positives = jnp.array([[False, True, False], [False, False, True]])

@@ -132,13 +132,13 @@ def test_select_loss_by_hand():
     made, competitor_mask=made.competitor_mask.at[0, 0, 2].set(False)
   )
   cosines = jnp.zeros((1, 3, 6)).at[0, 0, 1].set(0.5)
-  loss, absent = imitation.compute_select_loss(
+  loss, absent, withdrawn = imitation.compute_select_loss(
     cosines, jnp.asarray(2.0), made, margin=9.0
   )
   np.testing.assert_allclose(
     loss, (np.log(1 + np.exp(-1)) + np.log(3)) / 2, rtol=1e-5
   )
-  assert absent == 0
+  assert absent == withdrawn == 0
 
 
 def test_absence_competes_and_is_right_where_the_expert_leaves():
@@ -146,7 +146,7 @@ def test_absence_competes_and_is_right_where_the_expert_leaves():
   # then select 1 again and 2.
   made = make_targets([3, BACK, 1, 2, STOP])
   cosines = jnp.zeros((1, 5, 6)).at[0, 0, 1].set(0.5).at[0, 1, 4].set(0.4)
-  loss, absent = imitation.compute_select_loss(
+  loss, absent, withdrawn = imitation.compute_select_loss(
     cosines, jnp.asarray(2.0), made, margin=9.0, absence=jnp.asarray(0.25)
   )
   e = lambda cosine: np.exp(2 * cosine)  # noqa: E731
@@ -157,6 +157,9 @@ def test_absence_competes_and_is_right_where_the_expert_leaves():
   np.testing.assert_allclose(loss, (first + again + second) / 3, rtol=1e-5)
   left = np.log((2 * e(0) + e(0.4) + e(0.25)) / e(0.25))
   np.testing.assert_allclose(absent, left, rtol=1e-5)
+  # What is left without the right image: two others, twice, then one.
+  counts = [np.log((n * e(0) + e(0.25)) / e(0.25)) for n in (2, 2, 1)]
+  np.testing.assert_allclose(withdrawn, np.mean(counts), rtol=1e-5)
 
 
 def test_gate_loss_by_hand():

@@ -20,7 +20,7 @@ def make_notes(*, choice=(0, 0), beside=(), after=()):
     beside: what went on from the images rejected in its place.
     after: what went on from those rejected after it.
   """
-  notes = evidence_lib.start_notes(1, BUDGET, IMAGES)
+  notes = evidence_lib.start_notes(1, BUDGET)
   best = notes.best
   for place, others in ((1, beside), (2, after)):
     best = best.at[0, place].set(max(others, default=-1))
@@ -110,7 +110,7 @@ def test_a_note_compares_the_selected_image_with_its_best_rival():
 
 
 def test_notes_of_a_place_last_while_what_is_below_stays():
-  notes = evidence_lib.start_notes(1, BUDGET, IMAGES)
+  notes = evidence_lib.start_notes(1, BUDGET)
   for image, depth, is_select, tried, best in (
     (0, 1, True, [0, 0], [-1, -1]),
     (1, 2, True, [0, 0], [-1, -1]),
@@ -136,7 +136,7 @@ def test_notes_of_a_place_last_while_what_is_below_stays():
 
 
 def test_a_rejected_image_is_discounted_by_what_went_on_from_it():
-  notes = evidence_lib.start_notes(1, BUDGET, IMAGES)
+  notes = evidence_lib.start_notes(1, BUDGET)
   # Image 2 would have gone on from 1, and 3 from 0.
   discounts = []
   for seen, image, depth, is_select in (
@@ -154,6 +154,7 @@ def test_a_rejected_image_is_discounted_by_what_went_on_from_it():
       evidence_lib.compute_discount(
         notes,
         jnp.array([depth]),
+        num_images=IMAGES,
         inverse_temperature=jnp.asarray(10.0),
         absence=jnp.asarray(0.5),
       )[0]
@@ -173,3 +174,15 @@ def test_a_rejected_image_is_discounted_by_what_went_on_from_it():
     ],
     rtol=1e-5,
   )
+
+
+@pytest.mark.parametrize('count', [5, 4095, 4096, 5000])
+def test_best_of_a_large_gallery_are_those_of_sorting(count):
+  rng = np.random.default_rng(count)
+  cosines = rng.uniform(-0.9, 0.9, (2, 3, count)).astype(np.float32)
+  # Several of the best in one block.
+  cosines[0, 0, :3] = 0.95
+  best = evidence_lib._find_best(jnp.asarray(cosines))
+  expected = -np.sort(-cosines, axis=-1)[..., : evidence_lib.EVIDENCE_IMAGES]
+  np.testing.assert_array_equal(best[..., : expected.shape[-1]], expected)
+  assert (best[..., count:] == -1).all()

@@ -129,13 +129,19 @@ def test_later_run_starts_from_the_model_of_an_earlier_one(tmp_path, capsys):
   start = pretrained.load_embedder(path)
   capsys.readouterr()
   later = {'embedder': str(path), 'tower_steps': 0, 'text_steps': 0}
-  still = {'joint_optimizer.lr': 0.0}
+  still = {'joint_optimizer.lr': 0.0, 'loss.absence_weight': 0.5}
   assert run(tmp_path / 'still', **later, **still) == 0
   lines = capsys.readouterr().out
   assert 'joint: 1 updates' in lines
   assert 'tower:' not in lines
   kept = pretrained.load_embedder(tmp_path / 'still' / pretrain.RESULT_FILE)
   jax.tree.map(np.testing.assert_array_equal, start.params, kept.params)
+  before, after = (
+    metrics.read_rows(folder / 'joint')[0]
+    for folder in (first, tmp_path / 'still')
+  )
+  assert 'absence' not in before
+  assert after['absence'] > 0
   # Another size of model cannot start from it.
   assert run(tmp_path / 'other', **later, **{'model.decoder.mlp_size': 40}) == 2
   command.assert_one_line_error(capsys, 'holds another model than config.model')

@@ -42,6 +42,7 @@ def make_loss(router, **changes):
     'gate_weight': 0.0,
     'leave_shares': (0.5, 0.5),
     'absence_weight': 0.0,
+    'withdrawn_weight': 0.0,
     'rejection': 'selection',
     'budget': 16,
   }
@@ -218,7 +219,7 @@ def test_demonstrations_train_the_gates(program, embedder, tmp_path, capsys):
   assert {'success', 'decisions', 'backtracks'} <= set(rows[-1])
   shares = ('stop_on', 'stop_off', 'back_on', 'back_off')
   assert all(0 <= rows[0][name] <= 1 for name in shares)
-  total = rows[0]['select'] + 0.5 * rows[0]['gate']
+  total = rows[0]['select'] + 0.5 * (rows[0]['gate'] + rows[0]['withdrawn'])
   assert rows[0]['loss'] == pytest.approx(total, rel=1e-4)
   assert 'frozen: gallery\n' in capsys.readouterr().out
 

@@ -25,11 +25,13 @@ from vhop_jax.models import sequence as sequence_lib
 from vhop_jax.worlds import (
   arrange,
   assets,
+  extras,
   geometry,
   level,
   prints,
   prompt,
   render_pool,
+  scene,
 )
 from vhop_jax.worlds import objects as objects_lib
 from vhop_jax.worlds.assets import household, procedural
@@ -37,6 +39,7 @@ from vhop_jax.worlds.assets import household, procedural
 SIDES = ('left', 'right')
 _FEW_TYPES = 3
 _FEW_COLOURS = 2
+_MAX_CLUTTER = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +67,10 @@ class PairSpec:
       where objects make the pairs.
     logo_frac: share of groups in which logos make the pairs.
     household_frac: share of groups of models by artists (`make assets`).
+    front_frac: share of pictures with a small further object in front.
+    clutter_frac: share of the others with one to three such objects around.
+    strong_frac: share of pictures with more light and camera changes and
+      textured grounds.
     max_query_tokens: S of the queries.
     max_caption_tokens: S of the captions.
   """
@@ -86,6 +93,9 @@ class PairSpec:
   twin_frac: float
   logo_frac: float
   household_frac: float
+  front_frac: float
+  clutter_frac: float
+  strong_frac: float
   max_query_tokens: int
   max_caption_tokens: int
 
@@ -175,10 +185,61 @@ def make_group(task: tuple[PairSpec, int]) -> Group:
     members = _sample_members(spec, rng)
     things = [tuple(drawn[m] for m in row) for row in members]
   renderer = render_pool.get_renderer(spec.resolution)
+  looks = np.random.default_rng([spec.seed, number, 3])
   pixels = np.stack(
-    [renderer.render(arrange.sample_scene(rng, row)) for row in things]
+    [
+      renderer.render(
+        _sample_scene(
+          spec, rng, looks, pack, f'pretrain-{spec.seed}/g{number}/e{i}', row
+        )
+      )
+      for i, row in enumerate(things)
+    ]
   )
   return Group(tuple(members), tuple(things), pixels, printed)
+
+
+def _sample_scene(
+  spec: PairSpec,
+  rng: np.random.Generator,
+  looks: np.random.Generator,
+  pack: assets.AssetPack,
+  uid: str,
+  things: tuple[objects_lib.Object, ...],
+) -> scene.Scene:
+  """Draws how objects stand, and what else does.
+
+  Args:
+    spec: has the shares.
+    rng: decides the scene.
+    looks: decides what is in it besides, and how much it varies.
+    pack: where that comes from.
+    uid: what the further objects' identities begin with.
+    things: the objects, left to right.
+  """
+  is_strong, has_front, has_clutter = looks.random(3) < (
+    spec.strong_frac,
+    spec.front_frac,
+    spec.clutter_frac,
+  )
+  has_clutter = has_clutter and not has_front
+  style = arrange.Style(
+    variation='strong' if is_strong else 'standard',
+    has_foreground=bool(has_front),
+    has_clutter=bool(has_clutter),
+  )
+  further = extras.sample_objects(
+    looks,
+    pack,
+    uid=uid,
+    foreign_to=things,
+    foreground=bool(has_front),
+    clutter=int(looks.integers(1, 1 + _MAX_CLUTTER)) if has_clutter else 0,
+  )
+  try:
+    return extras.sample_scene(rng, things, style, looks, further)
+  except extras.NoRoomError:
+    return arrange.sample_scene(rng, things, style)
 
 
 def _sample_bearers(

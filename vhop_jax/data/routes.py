@@ -10,7 +10,7 @@ import grain
 import numpy as np
 
 from vhop_jax import errors, whole_file
-from vhop_jax.data import cover, demonstrations
+from vhop_jax.data import demonstrations
 from vhop_jax.env import action as action_lib
 from vhop_jax.index import gallery as gallery_lib
 from vhop_jax.models import pretrained as pretrained_lib
@@ -135,7 +135,6 @@ def load_routes(
   *,
   cache: str | os.PathLike[str],
   mirror: bool = False,
-  cover_frac: float = 0.0,
   walk_extra_hops: int = 0,
 ) -> RouteSet:
   """Reads worlds and encodes their images, or finds that done before.
@@ -145,8 +144,6 @@ def load_routes(
     model: its vision tower is used, frozen.
     cache: folder for the visual tokens of each world.
     mirror: whether each world comes a second time, as seen in a mirror.
-    cover_frac: share of the mirror images that something stands in front of,
-      see `cover.cover`.
     walk_extra_hops: see `make_walks`.
 
   Raises:
@@ -173,11 +170,7 @@ def load_routes(
     for is_mirrored in (False, True)[: 1 + mirror]:
       parts.append(
         _load_visual(
-          folder,
-          model,
-          pathlib.Path(cache),
-          is_mirrored=is_mirrored,
-          cover_frac=cover_frac if is_mirrored else 0.0,
+          folder, model, pathlib.Path(cache), is_mirrored=is_mirrored
         )
       )
     offset += count * (1 + mirror)
@@ -200,23 +193,17 @@ def _load_visual(
   cache: pathlib.Path,
   *,
   is_mirrored: bool,
-  cover_frac: float,
 ) -> np.ndarray:
   """Returns the visual tokens of a world, from `cache` if they are there."""
   header = world_lib.read_header(folder)
   key = f'{header["fingerprint"]["pixels"][:16]}-{model.fingerprint[:16]}'
   if is_mirrored:
     key += '-mirrored'
-  if cover_frac:
-    key += f'-covered{cover_frac:g}'
   path = cache / f'{key}.npy'
   if not path.exists():
     pixels = world_lib.read_pixels(folder)
     if is_mirrored:
       pixels = pixels[:, :, ::-1]
-    if cover_frac:
-      # Those of a world are always covered alike, as the cache needs it.
-      pixels = cover.cover(pixels, np.random.default_rng(0), frac=cover_frac)
     visual = gallery_lib.encode_images(model, pixels)
     with whole_file.replace(path) as part, part.open('wb') as file:
       np.save(file, visual)

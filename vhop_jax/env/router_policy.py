@@ -47,7 +47,6 @@ def start(
   segment: sequence_lib.Sequence,
   query_visual: Float[Array, 'B M packed'],
   *,
-  num_images: int,
   budget: int,
 ) -> Context:
   """Returns the context before the first decision.
@@ -58,7 +57,6 @@ def start(
     prefix: instruction and query image of each row, right-padded.
     segment: the layout of one decision, [1, M + 1].
     query_visual: visual tokens of the query images.
-    num_images: N, of the gallery.
     budget: T, decisions.
   """
   router = module.apply(
@@ -69,7 +67,7 @@ def start(
     budget=budget,
     method='start',
   )
-  notes = evidence_lib.start_notes(query_visual.shape[0], budget, num_images)
+  notes = evidence_lib.start_notes(query_visual.shape[0], budget)
   return Context(router=router, notes=notes)
 
 
@@ -116,6 +114,7 @@ def make_policy(
       discount=evidence_lib.compute_discount(
         context.notes,
         state.depth,
+        num_images=state.num_images,
         inverse_temperature=scale,
         absence=absence,
       ),
@@ -169,7 +168,6 @@ def _start(
     prefix,
     segment,
     jnp.asarray(gallery_visual)[query_index],
-    num_images=gallery.shape[0],
     budget=budget,
   )
   policy = make_policy(module, params, segment, gallery_visual, gallery)

@@ -30,7 +30,7 @@ ABLATIONS = {
   'follows_expert': True,
   'view': 'stack',
   'rejection': 'selection',
-  'varied': False,
+  'composed': True,
   'decision_penalty': 0.01,
 }
 # Those that the paper has no table or figure of.
@@ -39,7 +39,7 @@ _OWN_CHOICES = (
   'follows_expert',
   'view',
   'rejection',
-  'varied',
+  'composed',
 )
 
 _RANGES = (
@@ -283,7 +283,8 @@ def _make_choices(
     'Choices of our own',
     f'{_RANGES} Each is a setting: what the backtrack gate reads, whether'
     ' rollouts in imitation follow the expert now and then, what a state sees,'
-    ' how long a rejection lasts, and whether prompts and images are varied.',
+    ' how long a rejection lasts, and whether prompts are put together from'
+    ' parts.',
     ('success', 'decisions', 'backtracks'),
     tuple(_make_compared_row(s, shown) for shown in groups for s in shown),
   )

@@ -1,5 +1,7 @@
 """Contrastive objectives over score matrices."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 
@@ -38,6 +40,39 @@ def info_nce(
   )
   losses = jnp.where(positive_mask, jax.nn.softplus(negatives - scores), 0.0)
   return losses.sum(axis=1) / jnp.maximum(positive_mask.sum(axis=1), 1)
+
+
+@typed
+def compute_absence_loss(
+  scores: Float[Array, 'B N'],
+  positive_mask: Bool[Array, 'B N'],
+  candidate_mask: Bool[Array, 'B N'],
+  absence: Float[Array, ''],
+) -> Float[Array, 'B']:
+  """Contrasts positives and negatives with one score for "none of these".
+
+  Ranking leaves it open how high a right target scores. Here it must exceed
+  the same score for all queries, below which all negatives must stay: so a
+  score says by itself whether the right target is there at all.
+
+  Args:
+    scores: similarities divided by the temperature.
+    positive_mask: True at right targets; they need not be candidates too.
+    candidate_mask: True at what competes; positives among it are no
+      negatives.
+    absence: the score that stands for "none of these".
+
+  Returns:
+    The loss of each row: of its positives against absence, and of absence
+    against its negatives.
+  """
+  count = scores.shape[0]
+  widened = jnp.concatenate([scores, jnp.full((count, 1), absence)], axis=1)
+  last = jnp.zeros_like(widened, bool).at[:, -1].set(True)
+  pad = functools.partial(jnp.pad, pad_width=((0, 0), (0, 1)))
+  present = info_nce(widened, pad(positive_mask), last)
+  negatives = pad(candidate_mask & ~positive_mask)
+  return present + info_nce(widened, last, negatives)
 
 
 @typed

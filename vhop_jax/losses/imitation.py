@@ -100,12 +100,13 @@ def compute_select_loss(
   *,
   margin: float,
   absence: Float[Array, ''] | None = None,
-) -> tuple[Float[Array, ''], Float[Array, '']]:
+) -> tuple[Float[Array, ''], Float[Array, ''], Float[Array, '']]:
   """Returns the InfoNCE of the states to select at, and of those to leave.
 
   With `absence` one more candidate competes everywhere: that no image goes on
   from here. It is the right one where the expert backtracks, so a cosine means
-  the same at every state, and a dead end shows by what it leads to.
+  the same at every state, and a dead end shows by what it leads to. It also is
+  the right one at each state to select at, were the right images withdrawn.
 
   Args:
     cosines: of each state with the candidates.
@@ -116,8 +117,9 @@ def compute_select_loss(
     absence: cosine of that candidate, or None.
 
   Returns:
-    The mean over the states whose label is Select, and that over the states
-    whose label is Backtrack, 0 without `absence`.
+    The mean over the states whose label is Select, that over the states whose
+    label is Backtrack, and that over the former with the right images
+    withdrawn; without `absence` 0 but for the first.
   """
   count = cosines.shape[2]
   flat = cosines.reshape(-1, count)
@@ -131,20 +133,30 @@ def compute_select_loss(
   is_select = find_selections(targets).reshape(-1)
   if absence is None:
     losses = contrastive.info_nce(scale * flat, positives, competitors & safe)
-    return _mean(losses, is_select), jnp.zeros(())
+    return _mean(losses, is_select), jnp.zeros(()), jnp.zeros(())
   is_left = (targets.mask & (targets.kind == action_lib.BACKTRACK)).reshape(-1)
 
   def add(x: Array, last: Array) -> Array:
     last = jnp.broadcast_to(last, is_left.shape)
     return jnp.concatenate([x, last[:, None]], axis=1)
 
+  scores = scale * add(flat, absence)
   losses = contrastive.info_nce(
-    scale * add(flat, absence),
+    scores,
     add(positives, is_left),
     # Without a positive nothing is safe, and where one leaves all compete.
     add(competitors & (safe | is_left[:, None]), jnp.asarray(True)),
   )
-  return _mean(losses, is_select), _mean(losses, is_left)
+  withdrawn = contrastive.info_nce(
+    scores,
+    add(jnp.zeros_like(positives), jnp.asarray(True)),
+    add(competitors & safe & ~positives, jnp.asarray(False)),
+  )
+  return (
+    _mean(losses, is_select),
+    _mean(losses, is_left),
+    _mean(withdrawn, is_select),
+  )
 
 
 def compute_gate_loss(

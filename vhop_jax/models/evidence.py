@@ -17,6 +17,9 @@ MAX_DEPTH = 8  # Greater depths are taken for this one.
 MAX_TRIED = 3  # More rejected images are taken for so many.
 EVIDENCE_SIZE = 2 * EVIDENCE_IMAGES + MAX_DEPTH + 2 * (MAX_TRIED + 1) + 8
 
+# How a large gallery is searched for the best candidates.
+_BLOCK = 128
+_MIN_BLOCKS = 32
 # Cosines that differ by less are of the same image, seen once more.
 _SAME = 1e-3
 # Bring evidence near 1: a tenth is much between two cosines.
@@ -35,8 +38,9 @@ class Notes:
     tried: images rejected there while those below stayed.
     best: the greatest cosine that went on from one of them when it was
       rejected; -1 at none.
-    rejected_at: the place that each image of the gallery was last rejected at
-      while those below stayed; -1 at none.
+    rejected: the images that were rejected while those below stayed, in no
+      order, each where it was last; anything where `rejected_at` is -1.
+    rejected_at: the place of each of them; -1 at the entries that are free.
     went_on: the greatest cosine that went on from it then.
   """
 
@@ -44,19 +48,21 @@ class Notes:
   choice: Float[Array, '*B T 2']
   tried: Int[Array, '*B T']
   best: Float[Array, '*B T']
-  rejected_at: Int[Array, '*B N']
-  went_on: Float[Array, '*B N']
+  rejected: Int[Array, '*B T']
+  rejected_at: Int[Array, '*B T']
+  went_on: Float[Array, '*B T']
 
 
-def start_notes(rows: int, budget: int, num_images: int) -> Notes:
-  """Returns the notes before the first decision."""
+def start_notes(rows: int, budget: int) -> Notes:
+  """Returns the notes before the first of T decisions."""
   return Notes(
     image=jnp.zeros((rows, budget), jnp.int32),
     choice=jnp.zeros((rows, budget, 2)),
     tried=jnp.zeros((rows, budget), jnp.int32),
     best=jnp.full((rows, budget), -1.0),
-    rejected_at=jnp.full((rows, num_images), -1, jnp.int32),
-    went_on=jnp.zeros((rows, num_images)),
+    rejected=jnp.zeros((rows, budget), jnp.int32),
+    rejected_at=jnp.full((rows, budget), -1, jnp.int32),
+    went_on=jnp.zeros((rows, budget)),
   )
 
 
@@ -118,12 +124,17 @@ def take_note(notes: Notes, note: Note) -> Notes:
   def write(x: Array, index: Array, value: Array | float) -> Array:
     return x.at[rows, index].set(value, mode='drop')
 
-  # What was rejected after an image that is gone now is another place's.
-  lapses = ~note.is_select[:, None] & (notes.rejected_at > note.depth[:, None])
-  rejected_at = jnp.where(lapses, -1, notes.rejected_at)
   here = jnp.minimum(note.depth, budget - 1)
-  num_images = notes.went_on.shape[1]
-  gone = jnp.where(note.is_select, num_images, notes.image[rows, here])
+  gone = notes.image[rows, here]
+  # What was rejected after an image that is gone now is another place's, and
+  # of an image that was rejected at several places the last counts.
+  lapses = ~note.is_select[:, None] & (
+    (notes.rejected_at > note.depth[:, None])
+    | (notes.rejected == gone[:, None])
+  )
+  rejected_at = jnp.where(lapses, -1, notes.rejected_at)
+  # There are as many entries as decisions, and not all of them reject.
+  entry = jnp.where(note.is_select, budget, jnp.argmin(rejected_at, axis=1))
   tried, best = notes.tried[rows, here], notes.best[rows, here]
   return Notes(
     image=write(notes.image, put, note.image),
@@ -134,8 +145,9 @@ def take_note(notes: Notes, note: Note) -> Notes:
       taken,
       jnp.maximum(best, note.choice[:, 1]),
     ),
-    rejected_at=write(rejected_at, gone, note.depth),
-    went_on=write(notes.went_on, gone, note.choice[:, 1]),
+    rejected=write(notes.rejected, entry, gone),
+    rejected_at=write(rejected_at, entry, note.depth),
+    went_on=write(notes.went_on, entry, note.choice[:, 1]),
   )
 
 
@@ -143,6 +155,7 @@ def compute_discount(
   notes: Notes,
   depth: Int[Array, '*B'],
   *,
+  num_images: int,
   inverse_temperature: Float[Array, ''],
   absence: Float[Array, ''],
 ) -> Float[Array, '*B N']:
@@ -155,6 +168,7 @@ def compute_discount(
   Args:
     notes: of what happened before.
     depth: images on the stack.
+    num_images: N, of the gallery.
     inverse_temperature: of the selection.
     absence: the cosine that stands for no image.
 
@@ -163,9 +177,15 @@ def compute_discount(
   """
   is_here = notes.rejected_at == depth[..., None]
   logits = inverse_temperature * (notes.went_on - absence)
-  return jax.lax.stop_gradient(
+  discount = jax.lax.stop_gradient(
     jnp.where(is_here, jax.nn.log_sigmoid(logits), 0.0)
   )
+  budget = notes.rejected.shape[-1]
+  rejected = notes.rejected.reshape(-1, budget)
+  rows = jnp.arange(rejected.shape[0])[:, None]
+  full = jnp.zeros((rejected.shape[0], num_images), discount.dtype)
+  full = full.at[rows, rejected].add(discount.reshape(-1, budget))
+  return full.reshape(*depth.shape, num_images)
 
 
 def count_tried(notes: Notes, depth: Int[Array, '*B']) -> Int[Array, '*B']:
@@ -173,6 +193,26 @@ def count_tried(notes: Notes, depth: Int[Array, '*B']) -> Int[Array, '*B']:
   top = jnp.clip(depth - 1, 0, notes.tried.shape[-1] - 1)
   tried = jnp.take_along_axis(notes.tried, top[..., None], axis=-1)[..., 0]
   return jnp.where(depth > 0, tried, 0)
+
+
+def _find_best(cosines: Float[Array, '*B N']) -> Float[Array, '*B K']:
+  """Returns the best cosines, the first first; -1 where there are no more.
+
+  Of a large gallery only the blocks with the greatest maxima are searched.
+  """
+  count = cosines.shape[-1]
+  has_blocks = count >= _MIN_BLOCKS * _BLOCK
+  size = -(-count // _BLOCK) * _BLOCK if has_blocks else EVIDENCE_IMAGES
+  widths = [(0, 0)] * (cosines.ndim - 1) + [(0, max(size - count, 0))]
+  cosines = jnp.pad(cosines, widths, constant_values=-1.0)
+  if has_blocks:
+    blocks = cosines.reshape(*cosines.shape[:-1], -1, _BLOCK)
+    _, best = jax.lax.top_k(blocks.max(axis=-1), EVIDENCE_IMAGES)
+    cosines = jnp.take_along_axis(blocks, best[..., None], axis=-2)
+    cosines = cosines.reshape(*cosines.shape[:-2], -1)
+  best, _ = jax.lax.top_k(cosines, EVIDENCE_IMAGES)
+  # XLA would merge later slices into the search and sort everything.
+  return jax.lax.optimization_barrier(best)
 
 
 def compute_evidence(
@@ -210,14 +250,7 @@ def compute_evidence(
     -jnp.inf,
   )
   known = jnp.where(candidate_mask, cosines, -1.0)
-  # A gallery may be smaller than that.
-  missing = max(EVIDENCE_IMAGES - known.shape[-1], 0)
-  widths = [(0, 0)] * (known.ndim - 1) + [(0, missing)]
-  best, _ = jax.lax.top_k(
-    jnp.pad(known, widths, constant_values=-1.0), EVIDENCE_IMAGES
-  )
-  # XLA would merge the slices below into the search and sort everything.
-  best = jax.lax.optimization_barrier(best)
+  best = _find_best(known)
   log_probs = jax.nn.log_softmax(logits, axis=-1)
   entropy = -jnp.sum(
     jnp.where(candidate_mask, jnp.exp(log_probs) * log_probs, 0.0), axis=-1

@@ -239,6 +239,7 @@ def encode(
     discount=evidence_lib.compute_discount(
       notes,
       states.depth,
+      num_images=cosines.shape[2],
       inverse_temperature=scale,
       absence=apply(method='get_absence'),
     ),
@@ -273,7 +274,7 @@ def _take_notes(
   swap = lambda tree: jax.tree.map(  # noqa: E731
     lambda x: jnp.swapaxes(x, 0, 1), tree
   )
-  first = evidence_lib.start_notes(action.shape[0], states.budget, count)
+  first = evidence_lib.start_notes(action.shape[0], states.budget)
   _, notes = jax.lax.scan(body, first, swap(note))
   swapped: evidence_lib.Notes = swap(notes)
   return swapped
@@ -300,6 +301,7 @@ def make_loss(
   gate_weight: float,
   leave_shares: tuple[float, float],
   absence_weight: float,
+  withdrawn_weight: float,
   rejection: str,
   budget: int,
 ) -> Any:
@@ -313,6 +315,8 @@ def make_loss(
     gate_weight: of the gates' loss beside that of the selection.
     leave_shares: see `imitation.compute_gate_loss`.
     absence_weight: of the loss of states that nothing goes on from.
+    withdrawn_weight: of the loss of states that nothing would go on from
+      without the right images.
     rejection: as in `env.state.step`.
     budget: decisions of a rollout.
 
@@ -351,11 +355,11 @@ def make_loss(
       rejection=rejection,
     )
     absence = None
-    if absence_weight:
+    if absence_weight or withdrawn_weight:
       absence = model.module.apply(
         router_lib.make_variables(params), method='get_absence'
       )
-    total, absence_loss = imitation.compute_select_loss(
+    total, absence_loss, withdrawn_loss = imitation.compute_select_loss(
       encoded.cosines,
       encoded.scale,
       targets,
@@ -366,6 +370,11 @@ def make_loss(
     named = imitation.compute_recalls(
       encoded.cosines, depth, targets, batch['chains'].shape[2]
     )
+    named['select'] = total
+    if absence is not None:
+      named |= {'absence': absence_loss, 'withdrawn': withdrawn_loss}
+      total += absence_weight * absence_loss
+      total += withdrawn_weight * withdrawn_loss
     if not gate_weight:
       return total, named
     gate_loss, shares = imitation.compute_gate_loss(
@@ -376,11 +385,7 @@ def make_loss(
       targets,
       leave_shares=leave_shares,
     )
-    named |= {'select': total, 'gate': gate_loss, **shares}
-    total += gate_weight * gate_loss
-    if absence_weight:
-      named['absence'] = absence_loss
-      total += absence_weight * absence_loss
-    return total, named
+    named |= {'gate': gate_loss, **shares}
+    return total + gate_weight * gate_loss, named
 
   return loss

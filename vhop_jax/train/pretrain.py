@@ -34,6 +34,7 @@ RESULT_FILE = 'embedder.safetensors'
 TOKENS_PER_IMAGE = 2  # Token m learns to show object m.
 TOWER, TEXT, JOINT = 'tower', 'text', 'joint'
 _PHASES = (TOWER, TEXT, JOINT)
+_ABSENCE = 0.5  # Cosine of absence at the start.
 _MAX_LOG_SCALE = 4.6  # ln 100, CLIP's bound on the inverse temperature.
 
 
@@ -51,11 +52,21 @@ class PretrainHeads(nn.Module):
     start = nn.initializers.constant(-jnp.log(self.temperature))
     self.object_scale = self.param('object_scale', start, (), jnp.float32)
     self.query_scale = self.param('query_scale', start, (), jnp.float32)
+    # The cosine of a picture that is not there.
+    self.absence = self.param(
+      'absence', nn.initializers.constant(_ABSENCE), (), jnp.float32
+    )
 
   def __call__(
     self, visual: Float[Array, 'N M D']
-  ) -> tuple[Float[Array, 'N M F'], list[Float[Array, 'N M K']], Array, Array]:
-    """Returns object embeddings, label logits and inverse temperatures."""
+  ) -> tuple[
+    Float[Array, 'N M F'], list[Float[Array, 'N M K']], Array, Array, Array
+  ]:
+    """Returns object embeddings, label logits, scales and absence.
+
+    The scales are the inverse temperatures of objects and of queries; absence
+    is a cosine.
+    """
     scales = jnp.exp(
       jnp.minimum(
         jnp.stack([self.object_scale, self.query_scale]), _MAX_LOG_SCALE
@@ -66,6 +77,7 @@ class PretrainHeads(nn.Module):
       [head(visual) for head in self.attributes],
       scales[0],
       scales[1],
+      self.absence,
     )
 
 
@@ -131,7 +143,7 @@ def _make_loss(
       {'params': params['embedder']}, *args, method=method
     )
     visual = apply(batch['pixels'], method='encode_images')
-    objects, logits, object_scale, query_scale = heads.apply(
+    objects, logits, object_scale, query_scale, absence = heads.apply(
       {'params': params['heads']}, visual
     )
     total = jnp.zeros(())
@@ -176,6 +188,11 @@ def _make_loss(
       'query': query_loss,
       'query_r1': contrastive.compute_recall(scores, positives, candidates),
     }
+    if weights.absence_weight:
+      named['absence'] = contrastive.compute_absence_loss(
+        scores, positives, candidates, query_scale * absence
+      ).mean()
+      total += weights.absence_weight * named['absence']
     if phase == TEXT:
       return total, named
     captions = apply(

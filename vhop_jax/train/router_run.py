@@ -204,7 +204,6 @@ def open_run(
     model.embedder,
     cache=folder.parent / 'visual',
     mirror=config.mirror,
-    cover_frac=config.cover_frac,
     walk_extra_hops=config.walk_extra_hops,
   )
   return RouterRun(

@@ -15,7 +15,7 @@ from vhop_jax.train import router_run
 # With the gallery side frozen; then of both sides.
 PHASES = ('warmup', 'joint')
 # What has nothing to learn from chains that never turn back.
-_GATED = ('stop', 'backtrack', 'depth', 'absence')
+_GATED = ('stop', 'backtrack', 'depth')
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
@@ -41,6 +41,8 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     frozen: tuple[str, ...] = ('gallery',) if phase == 'warmup' else ()
     if not model.has_gates:
       frozen += _GATED
+    if not (config.loss.absence_weight or config.loss.withdrawn_weight):
+      frozen += ('absence',)
     params = training.train_phase(
       phase,
       params,

@@ -58,6 +58,10 @@ _MAX_DRAWS = 120
 _MAX_SCENES = 50
 
 
+class NoRoomError(RuntimeError):
+  """Says that some objects leave no room for extras."""
+
+
 def sample_objects(
   rng: np.random.Generator,
   pack: AssetPack,
@@ -119,7 +123,7 @@ def sample_scene(
     extras: from `sample_objects`.
 
   Raises:
-    RuntimeError: no scene has room.
+    NoRoomError: no scene has room.
   """
   for _ in range(_MAX_SCENES):
     scene = arrange.sample_scene(rng, objects, style)
@@ -128,7 +132,7 @@ def sample_scene(
       full = full and _add_extra(extras_rng, full, role, obj)
     if full is not None:
       return full
-  raise RuntimeError(
+  raise NoRoomError(
     f'no room for extras beside {[obj.uid for obj in objects]} in'
     f' {_MAX_SCENES} scenes'
   )
