@@ -152,7 +152,6 @@ def roll_out(
     sequence_lib.from_batch('prefix', batch),
     segment,
     jnp.asarray(batch['query_visual']),
-    num_images=len(visual),
     budget=budget,
   )
   if 'row' in batch:
