@@ -5,7 +5,7 @@ r"""Pretrains the tiny embedding model on endless rendered pairs.
 
 The argument `longer` trains what that wrote for as long again, on new pairs:
 
-python -m vhop_jax.main --config=configs/pretrain.py:longer \
+  python -m vhop_jax.main --config=configs/pretrain.py:longer \
       --workdir=runs/pretrain_longer
 
 The argument `wider` goes on from there with more kinds of pictures: small

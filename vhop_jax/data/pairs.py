@@ -217,23 +217,20 @@ def _sample_scene(
     uid: what the further objects' identities begin with.
     things: the objects, left to right.
   """
-  is_strong, has_front, has_clutter = looks.random(3) < (
-    spec.strong_frac,
-    spec.front_frac,
-    spec.clutter_frac,
-  )
+  shares = spec.strong_frac, spec.front_frac, spec.clutter_frac
+  is_strong, has_front, has_clutter = (looks.random(3) < shares).tolist()
   has_clutter = has_clutter and not has_front
   style = arrange.Style(
     variation='strong' if is_strong else 'standard',
-    has_foreground=bool(has_front),
-    has_clutter=bool(has_clutter),
+    has_foreground=has_front,
+    has_clutter=has_clutter,
   )
   further = extras.sample_objects(
     looks,
     pack,
     uid=uid,
     foreign_to=things,
-    foreground=bool(has_front),
+    foreground=has_front,
     clutter=int(looks.integers(1, 1 + _MAX_CLUTTER)) if has_clutter else 0,
   )
   try:

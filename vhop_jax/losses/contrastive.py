@@ -1,7 +1,5 @@
 """Contrastive objectives over score matrices."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 
@@ -35,11 +33,8 @@ def info_nce(
     The loss of each row; 0 for a row without a positive.
   """
   negative_mask = candidate_mask & ~positive_mask
-  negatives = jax.nn.logsumexp(
-    jnp.where(negative_mask, scores, MASKED_SCORE), axis=1, keepdims=True
-  )
-  losses = jnp.where(positive_mask, jax.nn.softplus(negatives - scores), 0.0)
-  return losses.sum(axis=1) / jnp.maximum(positive_mask.sum(axis=1), 1)
+  negatives = _join(scores, negative_mask)[:, None]
+  return _average(jax.nn.softplus(negatives - scores), positive_mask)
 
 
 @typed
@@ -66,13 +61,41 @@ def compute_absence_loss(
     The loss of each row: of its positives against absence, and of absence
     against its negatives.
   """
-  count = scores.shape[0]
-  widened = jnp.concatenate([scores, jnp.full((count, 1), absence)], axis=1)
-  last = jnp.zeros_like(widened, bool).at[:, -1].set(True)
-  pad = functools.partial(jnp.pad, pad_width=((0, 0), (0, 1)))
-  present = info_nce(widened, pad(positive_mask), last)
-  negatives = pad(candidate_mask & ~positive_mask)
-  return present + info_nce(widened, last, negatives)
+  present = _average(jax.nn.softplus(absence - scores), positive_mask)
+  negative_mask = candidate_mask & ~positive_mask
+  return present + compute_withdrawn_loss(scores, negative_mask, absence)
+
+
+@typed
+def compute_withdrawn_loss(
+  scores: Float[Array, 'B N'],
+  negative_mask: Bool[Array, 'B N'],
+  absence: Float[Array, ''],
+) -> Float[Array, 'B']:
+  """Contrasts "none of these" with negatives, the right targets withdrawn.
+
+  Args:
+    scores: similarities divided by the temperature.
+    negative_mask: True at what competes.
+    absence: the score that stands for "none of these".
+
+  Returns:
+    The loss of each row.
+  """
+  return jax.nn.softplus(_join(scores, negative_mask) - absence)
+
+
+def _join(scores: Array, mask: Array) -> Float[Array, 'B']:
+  """Returns the log of the sum of exp scores where the mask is True."""
+  masked = jnp.where(mask, scores, MASKED_SCORE)
+  joined: Array = jax.nn.logsumexp(masked, axis=1)
+  return joined
+
+
+def _average(losses: Array, mask: Array) -> Float[Array, 'B']:
+  """Returns each row's mean where the mask is True, 0 if that is nowhere."""
+  total = jnp.where(mask, losses, 0.0).sum(axis=1)
+  return total / jnp.maximum(mask.sum(axis=1), 1)
 
 
 @typed

@@ -140,17 +140,14 @@ def compute_select_loss(
     last = jnp.broadcast_to(last, is_left.shape)
     return jnp.concatenate([x, last[:, None]], axis=1)
 
-  scores = scale * add(flat, absence)
   losses = contrastive.info_nce(
-    scores,
+    scale * add(flat, absence),
     add(positives, is_left),
     # Without a positive nothing is safe, and where one leaves all compete.
     add(competitors & (safe | is_left[:, None]), jnp.asarray(True)),
   )
-  withdrawn = contrastive.info_nce(
-    scores,
-    add(jnp.zeros_like(positives), jnp.asarray(True)),
-    add(competitors & safe & ~positives, jnp.asarray(False)),
+  withdrawn = contrastive.compute_withdrawn_loss(
+    scale * flat, competitors & safe & ~positives, scale * absence
   )
   return (
     _mean(losses, is_select),

@@ -23,6 +23,7 @@ from vhop_jax.index import gallery as gallery_lib
 from vhop_jax.losses import contrastive
 from vhop_jax.models import embedder as embedder_lib
 from vhop_jax.models import parameter_file, pretrained
+from vhop_jax.models import router as router_lib
 from vhop_jax.models import sequence as sequence_lib
 from vhop_jax.train import loop
 from vhop_jax.train import state as state_lib
@@ -34,7 +35,6 @@ RESULT_FILE = 'embedder.safetensors'
 TOKENS_PER_IMAGE = 2  # Token m learns to show object m.
 TOWER, TEXT, JOINT = 'tower', 'text', 'joint'
 _PHASES = (TOWER, TEXT, JOINT)
-_ABSENCE = 0.5  # Cosine of absence at the start.
 _MAX_LOG_SCALE = 4.6  # ln 100, CLIP's bound on the inverse temperature.
 
 
@@ -52,10 +52,7 @@ class PretrainHeads(nn.Module):
     start = nn.initializers.constant(-jnp.log(self.temperature))
     self.object_scale = self.param('object_scale', start, (), jnp.float32)
     self.query_scale = self.param('query_scale', start, (), jnp.float32)
-    # The cosine of a picture that is not there.
-    self.absence = self.param(
-      'absence', nn.initializers.constant(_ABSENCE), (), jnp.float32
-    )
+    self.absence = router_lib.AbsenceHead()
 
   def __call__(
     self, visual: Float[Array, 'N M D']
@@ -77,7 +74,7 @@ class PretrainHeads(nn.Module):
       [head(visual) for head in self.attributes],
       scales[0],
       scales[1],
-      self.absence,
+      self.absence(),
     )
 
 
