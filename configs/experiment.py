@@ -126,6 +126,11 @@ def get_config(arg=None):
 
   if len(prefixes) > 1:
     config.sft.data.decisions = _MIXED_HOPS
+  if prefixes[0].startswith('vague'):
+    # Which object is new is learned from pairs of images, not from words, so it
+    # takes longer.
+    config.sft.warmup_steps = 900
+    config.sft.data.walk_frac = 0.75
 
   if arg == 'no_warmup':
     config.sft.joint_steps += config.sft.warmup_steps

@@ -1,6 +1,7 @@
 """Tests the training routes against the worlds they come from."""
 
 import dataclasses
+import itertools
 import json
 import re
 
@@ -121,6 +122,46 @@ def test_walks_are_all_that_can_be_asked_from_a_query_image(world, extra_hops):
   assert gold == len(world.queries)
 
 
+def test_walks_of_vague_prompts_go_from_every_image(pool, tmp_path):
+  spec = world_lib.Spec(
+    level=4, families=2, seed=8, resolution=24, prompt='vague'
+  )
+  builder.build_world(spec, tmp_path / 'w', pool=pool, progress=False)
+  world = world_lib.load_world(tmp_path / 'w')
+  walks = routes_lib.make_walks(world, 0)
+  shown = [{o.uid for o in image.objects} for image in world.images]
+  for start, made in walks.items():
+    expected = set()
+    family = [
+      i
+      for i, image in enumerate(world.images)
+      if image.family == world.images[start].family
+    ]
+    for path in itertools.permutations(family, 1 + spec.hops):
+      # Each image shares an object with the next: any of the first image's, and
+      # then the one that was not there before.
+      carried = shown[path[0]]
+      for image in path[1:]:
+        met = carried & shown[image] if len(shown[image]) == 2 else set()
+        carried = shown[image] - met if met else set()
+      if carried:
+        expected.add(path)
+    found = {(walk.query_image, *walk.chains[0]) for walk in made}
+    assert found == expected
+    assert {path[0] for path in found} > {start}
+    for walk in made:
+      assert walk.kind == 'vague'
+      # What is ignored at the first hop shows an object of the first image.
+      first = {walk.chains[0][0], *walk.equals[0][0]}
+      assert first == {
+        i
+        for i in family
+        if i != walk.query_image
+        and len(shown[i]) == 2
+        and shown[i] & shown[walk.query_image]
+      }
+
+
 def test_rewording_asks_for_the_same(world):
   rng = np.random.default_rng(0)
   route = routes_lib.make_routes(world, 0)[0]
@@ -232,7 +273,6 @@ def test_all_chains_of_a_vague_prompt_count(embedder, maker, pool, tmp_path):
   routes = routes_lib.load_routes(
     [tmp_path / 'w'], embedder, cache=tmp_path / 'visual'
   )
-  assert not routes.walks
   most = max(len(r.chains) for r in routes.routes)
   assert most > 1
   batch = next(make_batches(routes, maker, batch_size=4))

@@ -83,36 +83,36 @@ def test_worlds_of_reinforcement_learning_alone_have_no_chains():
 
 
 @pytest.mark.parametrize(
-  ('prefix', 'trained'),
+  ('prefix', 'sft', 'il', 'rl'),
   [
-    ('', 10),
-    ('l1_', 0),
-    ('l2_', 0),
-    ('l3_', 0),
-    ('l5_', 10),
-    ('hop2_', 5),
-    ('hop4_', 5),
-    ('hop5_', 0),
-    ('rephrased_', 0),
-    ('vague_rephrased_', 0),
-    ('vague_', 10),
-    ('vague_hop2_', 5),
-    ('vague_hop4_', 5),
-    ('vague_l1_', 0),
-    ('vague_l2_', 0),
-    ('vague_l3_', 0),
+    ('', 10, 6, 10),
+    ('l1_', 0, 0, 0),
+    ('l2_', 0, 0, 0),
+    ('l3_', 0, 0, 0),
+    ('l5_', 10, 6, 10),
+    ('hop2_', 5, 3, 5),
+    ('hop4_', 5, 3, 5),
+    ('hop5_', 0, 0, 0),
+    ('rephrased_', 0, 0, 0),
+    ('vague_rephrased_', 0, 0, 0),
+    ('vague_', 30, 6, 10),
+    ('vague_hop2_', 5, 3, 5),
+    ('vague_hop4_', 5, 3, 5),
+    ('vague_l1_', 0, 0, 0),
+    ('vague_l2_', 0, 0, 0),
+    ('vague_l3_', 0, 0, 0),
   ],
 )
-def test_each_variant_is_measured_and_some_are_trained_on(prefix, trained):
+def test_each_variant_is_measured_and_some_are_trained_on(prefix, sft, il, rl):
   measured = ('dev', 'test_w1', 'test_w2', 'test_w3')
   assert list_names(*(prefix + label for label in measured)) == [
     prefix + label for label in measured
   ]
   named = splits.make_splits()
   for kind, families, count in (
-    ('sft', 150, trained),
-    ('il', 100, trained * 3 // 5),
-    ('rl', 50, trained),
+    ('sft', 150, sft),
+    ('il', 100, il),
+    ('rl', 50, rl),
   ):
     names = [name for name in named if name.startswith(f'{prefix}{kind}_')]
     assert names == [f'{prefix}{kind}_{i:03d}' for i in range(count)]

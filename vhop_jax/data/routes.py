@@ -110,8 +110,9 @@ class RouteSet:
     visual: the tokens of all images.
     walks: for each query image all walks through its family, of its world's
       length and of as many hops more as was asked for, whatever they pass, the
-      gold chains among them. Not yet worded; none for vague prompts, to which
-      each walk is an answer, and none of worlds without chains.
+      gold chains among them; of vague prompts, to which each such walk is an
+      answer, from the family's other images, too. Not yet worded; none of
+      worlds without chains.
   """
 
   routes: tuple[Route, ...]
@@ -246,6 +247,10 @@ def make_walks(
   images are linked to others, too, so there are walks of more hops than any
   chain.
 
+  A vague prompt asks for "the new object" throughout, so each walk from a query
+  image is a gold chain. There are more from images of two objects, either of
+  which is followed: what is new after the first hop is as clear from them.
+
   Args:
     world: with queries.
     offset: number of its first image.
@@ -254,15 +259,21 @@ def make_walks(
   Returns:
     The walks by number of the query image.
   """
-  if world.spec.prompt == 'vague' or not any(q.chains for q in world.queries):
+  if not any(q.chains for q in world.queries):
     return {}
   graph, families = world.link_graph(), _find_families(world, offset)
+
+  def find_starts(image: str, family: int) -> list[str]:
+    if world.spec.prompt == 'precise':
+      return [image]
+    return [world.images[i - offset].id for i in families[family]]
+
   return {
     offset + world.index(image): tuple(
       _make_route(
         world,
         graph,
-        image,
+        start,
         (chain,),
         hops,
         instruction='',
@@ -270,7 +281,8 @@ def make_walks(
         family=families[family],
         offset=offset,
       )
-      for chain, hops in _list_walks(world, graph, image, extra_hops)
+      for start in find_starts(image, family)
+      for chain, hops in _list_walks(world, graph, start, extra_hops)
     )
     for image, family in {q.image: q.family for q in world.queries}.items()
   }
@@ -292,12 +304,11 @@ def _list_walks(
   extra_hops: int,
 ) -> list[tuple[tuple[str, ...], tuple[world_lib.Hop, ...]]]:
   """Lists image ids and hops of every walk that meets no image twice."""
-  carried = world.images[world.index(start)].objects[0]
   # Each path begins with `start`; the last item is what it carries on.
   walks: list[
     tuple[tuple[str, ...], tuple[world_lib.Hop, ...], objects_lib.Object]
   ]
-  walks = [((start,), (), carried)]
+  walks = [((start,), (), o) for o in world.images[world.index(start)].objects]
   listed = []
   for hops_done in range(1, world.spec.hops + extra_hops + 1):
     walks = [
@@ -357,13 +368,17 @@ def _find_equals(
 ) -> list[set[str]]:
   """Returns for each hop the images that fit as well as that of the chain."""
   source = start
-  carried = world.images[world.index(source)].objects[0]
+  carried = world.images[world.index(source)].objects
   seen = {source}
   equals = []
   for hop, gold in zip(hops, chain, strict=True):
-    links = graph.valid_links(world.spec, hop, source, carried)
+    links = [
+      link
+      for thing in carried
+      for link in graph.valid_links(world.spec, hop, source, thing)
+    ]
     equals.append({link.target_id for link in links} - seen - {gold})
-    carried = next(link.other for link in links if link.target_id == gold)
+    carried = tuple(link.other for link in links if link.target_id == gold)[:1]
     source = gold
     seen.add(gold)
   return equals

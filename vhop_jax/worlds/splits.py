@@ -95,7 +95,8 @@ VARIANTS = {
       wording='rephrased',
     ),
   ),
-  'vague_': Variant(MAIN, dict(prompt='vague')),
+  # Which object is new is learned from many families only.
+  'vague_': Variant({**MAIN, 'sft': range(30)}, dict(prompt='vague')),
   'vague_hop2_': Variant(MIXED_IN, dict(prompt='vague', hops=2)),
   'vague_hop4_': Variant(MIXED_IN, dict(prompt='vague', hops=4)),
   'vague_l1_': Variant(MEASURED, dict(prompt='vague', level=1)),
