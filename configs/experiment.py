@@ -50,6 +50,9 @@ TEST_SETS = (
   ('vague, 4 hops', 'vague_hop4_test_w*'),
 )
 _MIXED = ('', 'hop2_', 'hop4_')
+# Of these there are more worlds to fine-tune on than of other kinds; trained on
+# several kinds, these give ten.
+_LARGE = ('', 'vague_')
 _MIXED_HOPS = 4  # Of the longest chains.
 # What an experiment trains on: prefixes of the names of its worlds.
 TRAINING_SETS = {
@@ -114,7 +117,10 @@ def get_config(arg=None):
     'imitation', 'plain' if arg == 'plain_dagger' else None
   )
   config.reinforce = _load('reinforce')
-  config.sft.worlds = ','.join(f'{p}sft_*' for p in prefixes)
+  config.sft.worlds = ','.join(
+    f'{p}sft_00*' if p in _LARGE and len(prefixes) > 1 else f'{p}sft_*'
+    for p in prefixes
+  )
   config.imitation.worlds = ','.join(f'{p}il_*' for p in prefixes)
   config.reinforce.worlds = ','.join(f'{p}rl_*' for p in prefixes)
   for stage in config.stages:

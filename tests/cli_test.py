@@ -86,7 +86,7 @@ def built(monkeypatch):
     (
       'main',
       [
-        *(f'sft_{i:03d}' for i in range(10)),
+        *(f'sft_{i:03d}' for i in range(30)),
         *(f'il_{i:03d}' for i in range(6)),
         *(f'rl_{i:03d}' for i in range(10)),
         'dev',
@@ -124,7 +124,7 @@ def test_world_of_flags_lies_in_the_folder_itself(capsys, built, tmp_path):
 def test_help_on_building_names_the_variants(capsys):
   code, out, _ = run(capsys, 'worlds', 'build', '--help')
   assert code == 0
-  for word in ('sft_000..009', 'paper_sft', 'vague_hop2_', 'l1_', 'hop5_'):
+  for word in ('sft_000..029', 'paper_sft', 'vague_hop2_', 'l1_', 'hop5_'):
     assert word in out
 
 
@@ -152,7 +152,7 @@ def test_worlds_that_share_objects_fail(capsys, folder):
     (['worlds', 'build', '--families=0', '--out=x'], 2, 'families=0'),
     (['worlds', 'build', '--families=two', '--out=x'], 2, '--families'),
     (['worlds', 'build', '--wording=rude', '--out=x'], 2, 'rephrased'),
-    (['worlds', 'build', '--split=tset', '--out=x'], 2, 'sft_000..009'),
+    (['worlds', 'build', '--split=tset', '--out=x'], 2, 'sft_000..029'),
     (['worlds', 'build', '--split=dev', '--hops=2', '--out=x'], 2, '--hops'),
     (['worlds', 'build', '--prompt=rude', '--out=x'], 2, 'precise or vague'),
     (['worlds', 'build', '--familes=2', '--out=x'], 2, '--familes'),

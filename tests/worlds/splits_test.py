@@ -85,7 +85,7 @@ def test_worlds_of_reinforcement_learning_alone_have_no_chains():
 @pytest.mark.parametrize(
   ('prefix', 'sft', 'il', 'rl'),
   [
-    ('', 10, 6, 10),
+    ('', 30, 6, 10),
     ('l1_', 0, 0, 0),
     ('l2_', 0, 0, 0),
     ('l3_', 0, 0, 0),
@@ -151,7 +151,7 @@ def test_groups_are_of_splits_of_their_kind():
 def test_a_pattern_without_a_split_names_the_splits(patterns):
   with pytest.raises(errors.UsageError, match='no split') as caught:
     splits.choose_splits(patterns)
-  assert "'tset_*': there are sft_000..009," in str(caught.value)
+  assert "'tset_*': there are sft_000..029," in str(caught.value)
 
 
 def test_variant_may_change_what_its_kind_says(monkeypatch):

@@ -67,7 +67,10 @@ MAIN_SPEC = {'level': 4, 'hops': 3, 'prompt': 'precise'}
 
 MEASURED = {'dev': range(1), 'test': range(1, 4)}
 MIXED_IN = {'sft': range(5), 'il': range(3), 'rl': range(5), **MEASURED}
-MAIN = {'sft': range(10), 'il': range(6), 'rl': range(10), **MEASURED}
+L5_IN = {'sft': range(10), 'il': range(6), 'rl': range(10), **MEASURED}
+# The cosines that a router is to compare hold in other worlds only if it has
+# learned them from many families.
+MAIN = {**L5_IN, 'sft': range(30)}
 # Half of the logos are enough for 59 families: more and smaller worlds.
 PRINTED = {'sft': range(30), 'il': range(12), 'rl': range(10), **MEASURED}
 
@@ -76,7 +79,7 @@ VARIANTS = {
   'l1_': Variant(MEASURED, dict(level=1)),
   'l2_': Variant(MEASURED, dict(level=2)),
   'l3_': Variant(MEASURED, dict(level=3)),
-  'l5_': Variant(MAIN, dict(level=5)),
+  'l5_': Variant(L5_IN, dict(level=5)),
   'l6_': Variant(PRINTED, dict(level=6, families=50)),
   'l7_': Variant(PRINTED, dict(level=7, families=50)),
   'hop2_': Variant(MIXED_IN, dict(hops=2)),
@@ -95,8 +98,7 @@ VARIANTS = {
       wording='rephrased',
     ),
   ),
-  # Which object is new is learned from many families only.
-  'vague_': Variant({**MAIN, 'sft': range(30)}, dict(prompt='vague')),
+  'vague_': Variant(MAIN, dict(prompt='vague')),
   'vague_hop2_': Variant(MIXED_IN, dict(prompt='vague', hops=2)),
   'vague_hop4_': Variant(MIXED_IN, dict(prompt='vague', hops=4)),
   'vague_l1_': Variant(MEASURED, dict(prompt='vague', level=1)),
@@ -129,7 +131,7 @@ def make_splits(*, resolution: int = 96) -> dict[str, world_lib.Spec]:
       read otherwise.
 
   Returns:
-    Of the main variant (L4, precise, three hops) `sft_000` to `sft_009` for
+    Of the main variant (L4, precise, three hops) `sft_000` to `sft_029` for
     training, `il_000` to `il_005` for imitation, `rl_000` to `rl_009` for
     training without gold chains, `dev`,
     `test_w1` to `test_w3` and `paper_sft` (the paper's single training world);
@@ -200,7 +202,7 @@ def describe_splits() -> str:
 
 
 def _describe_labels(label: str, numbers: range) -> str:
-  """Returns 'sft_000..009' for the labels of ten worlds."""
+  """Returns 'sft_000..029' for the labels of worlds."""
   first, last = label.format(numbers[0]), label.format(numbers[-1])
   return first if first == last else f'{first}..{last.rpartition("_")[2]}'
 
