@@ -65,12 +65,12 @@ def test_worlds_that_configs_name_are_splits():
       assert pathlib.Path(folder).name in names
 
 
-def test_longer_pretraining_goes_on_from_the_first_on_other_pairs():
+def test_wider_pretraining_goes_on_from_the_first_on_other_pairs():
   pretrain = next(path for path in CONFIGS if path.stem == 'pretrain')
-  first, longer = load(pretrain), load(pretrain, 'wider')
-  assert longer.embedder
-  assert longer.seed != first.seed
-  assert longer.model == first.model
+  first, wider = load(pretrain), load(pretrain, 'wider')
+  assert wider.embedder
+  assert wider.seed != first.seed
+  assert wider.model == first.model
   with pytest.raises(ValueError, match='pretrain.py:other'):
     load(pretrain, 'other')
 

@@ -368,6 +368,7 @@ def _find_equals(
 ) -> list[set[str]]:
   """Returns for each hop the images that fit as well as that of the chain."""
   source = start
+  # Of the first image any object; then that which the hop led to.
   carried = world.images[world.index(source)].objects
   seen = {source}
   equals = []
@@ -378,7 +379,7 @@ def _find_equals(
       for link in graph.valid_links(world.spec, hop, source, thing)
     ]
     equals.append({link.target_id for link in links} - seen - {gold})
-    carried = tuple(link.other for link in links if link.target_id == gold)[:1]
+    carried = (next(link.other for link in links if link.target_id == gold),)
     source = gold
     seen.add(gold)
   return equals
