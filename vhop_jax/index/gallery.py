@@ -17,6 +17,8 @@ from vhop_jax.typing import Float, Params, UInt8, ndarray
 from vhop_jax.worlds import world as world_lib
 
 CHUNK = 256  # Rows of one compiled call; the last chunk is padded to it.
+# Images of one: on a CPU 1.6 times as fast as 256, which no cache holds.
+_IMAGE_CHUNK = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +85,7 @@ def encode_images(
   return map_chunks(
     lambda x: _apply(model.module, model.params, x, method='encode_images'),
     pixels,
-    chunk=find_chunk(model),
+    chunk=min(_IMAGE_CHUNK, find_chunk(model)),
   )
 
 
