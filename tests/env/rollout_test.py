@@ -149,6 +149,49 @@ def test_illegal_actions_have_probability_zero_and_the_rest_sums_to_one():
   assert probs[4].sum() == 0
 
 
+@pytest.mark.parametrize('complements', [True, False])
+def test_one_action_has_the_probability_and_the_gradient_that_it_has_among_all(
+  complements,
+):
+  rng = np.random.default_rng(1)
+  scores = policy_lib.Scores(
+    select=jnp.asarray(rng.normal(size=(5, 4)), jnp.float32),
+    stop=jnp.asarray(rng.normal(size=5), jnp.float32),
+    backtrack=jnp.asarray(rng.normal(size=5), jnp.float32),
+    discount=jnp.asarray(-rng.random(size=(5, 4)), jnp.float32),
+  )
+  legal = np.ones((5, 6), bool)
+  legal[0, 4:] = False  # An empty stack.
+  legal[1, :3] = False  # One candidate.
+  legal[2, :4] = False  # No candidate.
+  legal[3] = False  # Done.
+  settings = {'temperature': 0.7, 'gate_complements': complements}
+
+  def take_all(scores, action):
+    made = policy_lib.compute_log_probs(scores, legal, **settings)
+    return jnp.take_along_axis(made, action[:, None], axis=1)[:, 0]
+
+  def take_one(scores, action):
+    return policy_lib.compute_log_prob(scores, legal, action, **settings)
+
+  def total(scores, action, take):
+    values = take(scores, action)
+    is_legal = jnp.take_along_axis(jnp.asarray(legal), action[:, None], axis=1)
+    return jnp.sum(jnp.where(is_legal[:, 0], values, 0.0))
+
+  for number in range(6):
+    action = jnp.full(5, number)
+    made = take_one(scores, action)
+    np.testing.assert_allclose(made, take_all(scores, action), rtol=1e-5)
+    np.testing.assert_array_equal(made == -np.inf, ~legal[:, number])
+    grads = [
+      jax.grad(total)(scores, action, take) for take in (take_all, take_one)
+    ]
+    jax.tree.map(
+      lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), *grads
+    )
+
+
 def test_the_temperature_divides_all_logits():
   scores = policy_lib.Scores(
     select=jnp.array([[1.0, 2.0]]),

@@ -82,23 +82,74 @@ def compute_log_probs(
       that keep only the last summand of each line.
   """
   scores = jax.tree.map(lambda x: x / temperature, scores)
+  select = jax.nn.log_softmax(_mask_logits(scores, legal), axis=1)
+  backtrack, stop, keeps = _compute_gates(scores, legal, gate_complements)
+  log_probs = jnp.concatenate(
+    [
+      select if keeps is None else select + keeps[:, None],
+      jnp.stack([backtrack, stop], axis=1),
+    ],
+    axis=1,
+  )
+  return jnp.where(legal, log_probs, -jnp.inf)
+
+
+def compute_log_prob(
+  scores: Scores,
+  legal: Bool[Array, 'B A'],
+  action: Int[Array, 'B'],
+  *,
+  temperature: float = 1.0,
+  gate_complements: bool = True,
+) -> Float[Array, 'B']:
+  """Returns log pi of one action, without an array of all; -inf if illegal.
+
+  Args:
+    scores: as of `compute_log_probs`, like all but the action.
+    legal: what is allowed.
+    action: of each row.
+    temperature: what all logits are divided by.
+    gate_complements: whether the terms log(1 - p) count.
+  """
+  scores = jax.tree.map(lambda x: x / temperature, scores)
   count = scores.select.shape[1]
+  logits = _mask_logits(scores, legal)
+  image = jnp.minimum(action, count - 1)[:, None]
+  select = jnp.take_along_axis(logits, image, axis=1)[:, 0]
+  select -= jax.nn.logsumexp(logits, axis=1)
+  backtrack, stop, keeps = _compute_gates(scores, legal, gate_complements)
+  if keeps is not None:
+    select += keeps
+  kind = action_lib.find_kind(action, count)
+  log_prob = jnp.where(
+    kind == action_lib.SELECT,
+    select,
+    jnp.where(kind == action_lib.STOP, stop, backtrack),
+  )
+  is_legal = jnp.take_along_axis(legal, action[:, None], axis=1)[:, 0]
+  return jnp.where(is_legal, log_prob, -jnp.inf)
+
+
+def _mask_logits(
+  scores: Scores, legal: Bool[Array, 'B A']
+) -> Float[Array, 'B N']:
+  """Returns the logits, -inf where illegal; zeros where nothing is legal."""
+  allowed = legal[:, : scores.select.shape[1]]
+  # A softmax of nothing but -inf would be NaN.
+  hidden = jnp.where(allowed.any(axis=1, keepdims=True), -jnp.inf, 0.0)
+  return jnp.where(allowed, scores.logits, hidden)
+
+
+def _compute_gates(
+  scores: Scores, legal: Bool[Array, 'B A'], complements: bool
+) -> tuple[Float[Array, 'B'], Float[Array, 'B'], Float[Array, 'B'] | None]:
+  """Returns log pi of Backtrack, of Stop and, if it counts, of neither."""
   stop = jax.nn.log_sigmoid(scores.stop)
   backtrack = jax.nn.log_sigmoid(scores.backtrack)
-  select = jnp.where(legal[:, :count], scores.logits, -jnp.inf)
-  # A row without a candidate stays -inf: softmax would make it NaN.
-  has_candidate = legal[:, :count].any(axis=1, keepdims=True)
-  select = jnp.where(
-    has_candidate,
-    jax.nn.log_softmax(jnp.where(has_candidate, select, 0.0), axis=1),
-    -jnp.inf,
-  )
-  if gate_complements:
-    backtrack += _compute_goes_on(scores, legal)
-    select += _compute_keeps(scores, legal)[:, None]
-  gates = jnp.stack([backtrack, stop], axis=1)
-  gates = jnp.where(legal[:, count:], gates, -jnp.inf)
-  return jnp.concatenate([select, gates], axis=1)
+  if not complements:
+    return backtrack, stop, None
+  backtrack += _compute_goes_on(scores, legal)
+  return backtrack, stop, _compute_keeps(scores, legal)
 
 
 def compute_extension(

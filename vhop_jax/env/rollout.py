@@ -126,18 +126,18 @@ def roll_out(
     scores = policy.score(context, state)
     action = choose(rng, scores, legal, state)
     mask = ~state_lib.is_done(state)
-    log_probs = policy_lib.compute_log_probs(
+    log_prob = policy_lib.compute_log_prob(
       scores,
       legal,
+      action,
       temperature=temperature,
       gate_complements=gate_complements,
     )
-    taken = jnp.take_along_axis(log_probs, action[:, None], axis=1)[:, 0]
     image = jnp.minimum(action, count - 1)[:, None]
     outputs = {
       'action': action,
       'mask': mask,
-      'log_prob': jnp.where(mask, taken, 0.0),
+      'log_prob': jnp.where(mask, log_prob, 0.0),
       'score': jnp.take_along_axis(scores.select, image, axis=1)[:, 0],
       'stop': jnp.where(legal[:, count + 1], jax.nn.sigmoid(scores.stop), 0.0),
       'backtrack': jnp.where(

@@ -83,7 +83,8 @@ def compute_log_probs(
   )
   flat = state_lib.flatten(encoded.states)
   count = gallery.shape[0]
-  log_probs = policy_lib.compute_log_probs(
+  action = jnp.asarray(batch['action'])
+  log_prob = policy_lib.compute_log_prob(
     policy_lib.Scores(
       select=encoded.scale * encoded.cosines.reshape(-1, count),
       stop=encoded.stop.reshape(-1),
@@ -91,12 +92,11 @@ def compute_log_probs(
       discount=encoded.discount.reshape(-1, count),
     ),
     state_lib.make_legal_mask(flat),
+    action.reshape(-1),
     temperature=temperature,
     gate_complements=gate_complements,
   )
-  action = jnp.asarray(batch['action'])
-  taken = jnp.take_along_axis(log_probs, action.reshape(-1, 1), axis=1)
-  return taken.reshape(action.shape)
+  return log_prob.reshape(action.shape)
 
 
 def make_collect(
