@@ -130,7 +130,8 @@ def test_training_on_several_kinds_has_room_for_its_longest_routes(name):
     splits.choose_splits(pattern) for pattern in config.sft.worlds.split(',')
   ]
   specs = [spec for kind in kinds for spec in kind.values()]
-  hops = max(spec.hops for spec in specs)
+  hops = max(spec.hops for spec in specs) + config.sft.walk_extra_hops
+  assert config.imitation.walk_extra_hops == config.sft.walk_extra_hops
   marks = {level_lib.find_print(spec.level) for spec in specs}
   assert config.sft.data.decisions >= hops
   route = [
