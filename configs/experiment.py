@@ -123,21 +123,20 @@ def get_config(arg=None):
   )
   config.imitation.worlds = ','.join(f'{p}il_*' for p in prefixes)
   config.reinforce.worlds = ','.join(f'{p}rl_*' for p in prefixes)
+  is_mixed = config.experiment.endswith('_mixed')
   for stage in config.stages:
     config[stage].dev = f'{prefixes[0]}dev'
     # The worlds of several lengths differ in the size of their families.
     if len(prefixes) > 1:
       config[stage].data.family_size = 12
-      config[stage].data.max_text_tokens = 80
+      config[stage].data.max_text_tokens = 96 if is_mixed else 80
 
-  if config.experiment.endswith('_mixed'):
+  if is_mixed:
     # Walks through a family of four hops may go one further, so routes of five
     # hops are learned from worlds that ask for four at most.
     config.sft.walk_extra_hops = 1
     config.imitation.walk_extra_hops = 1
     config.sft.data.decisions = _MIXED_HOPS + 1
-    for stage in config.stages:
-      config[stage].data.max_text_tokens = 96
   if prefixes[0].startswith('vague'):
     # Which object is new is learned from pairs of images, not from words, so it
     # takes longer.

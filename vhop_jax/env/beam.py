@@ -77,9 +77,9 @@ def search(
     context, state, alive, stack_scores, found = carry
     legal = state_lib.make_legal_mask(state, stop_depth=stop_depth)
     scores = policy.score(context, state)
-    log_probs = policy_lib.compute_log_probs(scores, legal)
-    log_probs = jnp.maximum(log_probs, _IMPOSSIBLE)
-    stops = log_probs[:, action_lib.make_stop(count)].reshape(rows, width)
+    stop = jnp.full(state.depth.shape, action_lib.make_stop(count))
+    stops = policy_lib.compute_log_prob(scores, legal, stop)
+    stops = jnp.maximum(stops, _IMPOSSIBLE).reshape(rows, width)
     found = _merge(
       found,
       Beams(

@@ -83,14 +83,8 @@ def compute_log_probs(
   """
   scores = jax.tree.map(lambda x: x / temperature, scores)
   select = jax.nn.log_softmax(_mask_logits(scores, legal), axis=1)
-  backtrack, stop, keeps = _compute_gates(scores, legal, gate_complements)
-  log_probs = jnp.concatenate(
-    [
-      select if keeps is None else select + keeps[:, None],
-      jnp.stack([backtrack, stop], axis=1),
-    ],
-    axis=1,
-  )
+  kinds = _compute_kinds(scores, legal, gate_complements)
+  log_probs = jnp.concatenate([select + kinds[:, :1], kinds[:, 1:]], axis=1)
   return jnp.where(legal, log_probs, -jnp.inf)
 
 
@@ -117,15 +111,10 @@ def compute_log_prob(
   image = jnp.minimum(action, count - 1)[:, None]
   select = jnp.take_along_axis(logits, image, axis=1)[:, 0]
   select -= jax.nn.logsumexp(logits, axis=1)
-  backtrack, stop, keeps = _compute_gates(scores, legal, gate_complements)
-  if keeps is not None:
-    select += keeps
   kind = action_lib.find_kind(action, count)
-  log_prob = jnp.where(
-    kind == action_lib.SELECT,
-    select,
-    jnp.where(kind == action_lib.STOP, stop, backtrack),
-  )
+  kinds = _compute_kinds(scores, legal, gate_complements)
+  log_prob = jnp.take_along_axis(kinds, kind[:, None], axis=1)[:, 0]
+  log_prob += jnp.where(kind == action_lib.SELECT, select, 0.0)
   is_legal = jnp.take_along_axis(legal, action[:, None], axis=1)[:, 0]
   return jnp.where(is_legal, log_prob, -jnp.inf)
 
@@ -140,16 +129,20 @@ def _mask_logits(
   return jnp.where(allowed, scores.logits, hidden)
 
 
-def _compute_gates(
+def _compute_kinds(
   scores: Scores, legal: Bool[Array, 'B A'], complements: bool
-) -> tuple[Float[Array, 'B'], Float[Array, 'B'], Float[Array, 'B'] | None]:
-  """Returns log pi of Backtrack, of Stop and, if it counts, of neither."""
+) -> Float[Array, 'B 3']:
+  """Returns what the gates give to log pi of each kind of action."""
   stop = jax.nn.log_sigmoid(scores.stop)
   backtrack = jax.nn.log_sigmoid(scores.backtrack)
-  if not complements:
-    return backtrack, stop, None
-  backtrack += _compute_goes_on(scores, legal)
-  return backtrack, stop, _compute_keeps(scores, legal)
+  keeps = jnp.zeros_like(stop)
+  if complements:
+    goes_on = _compute_goes_on(scores, legal)
+    backtrack += goes_on
+    keeps = goes_on + jnp.where(
+      legal[:, -2], jax.nn.log_sigmoid(-scores.backtrack), 0.0
+    )
+  return jnp.stack([keeps, backtrack, stop], axis=1)
 
 
 def compute_extension(
@@ -180,15 +173,6 @@ def _compute_goes_on(
 ) -> Float[Array, 'B']:
   """Returns the log-probability that the stop gate is not taken."""
   return jnp.where(legal[:, -1], jax.nn.log_sigmoid(-scores.stop), 0.0)
-
-
-def _compute_keeps(
-  scores: Scores, legal: Bool[Array, 'B A']
-) -> Float[Array, 'B']:
-  """Returns the log-probability that neither gate is taken."""
-  return _compute_goes_on(scores, legal) + jnp.where(
-    legal[:, -2], jax.nn.log_sigmoid(-scores.backtrack), 0.0
-  )
 
 
 def choose_greedily(
