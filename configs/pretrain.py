@@ -15,6 +15,13 @@ colour:
 
   python -m vhop_jax.main --config=configs/pretrain.py:wider \
       --workdir=runs/pretrain_wider
+
+The argument `finer` goes on from there with different objects in the same
+colours and pattern, which were half of what the result mistook, and with more
+queries that name neither relation nor colour:
+
+  python -m vhop_jax.main --config=configs/pretrain.py:finer \
+      --workdir=runs/pretrain_finer
 """
 
 import ml_collections
@@ -24,12 +31,13 @@ def get_config(arg=None):
   """Returns the settings.
 
   Args:
-    arg: None, or 'longer' to go on from the result, or 'wider' to go on from
-      that.
+    arg: None, or 'longer', 'wider' or 'finer' to go on from the result of the
+      one before.
   """
-  if arg not in (None, 'longer', 'wider'):
+  if arg not in (None, 'longer', 'wider', 'finer'):
     raise ValueError(
-      f"configs/pretrain.py:{arg}: the argument is 'longer', 'wider' or none"
+      f"configs/pretrain.py:{arg}: the argument is 'longer', 'wider', 'finer'"
+      ' or none'
     )
   config = ml_collections.ConfigDict()
   config.stage = 'pretrain'
@@ -80,6 +88,7 @@ def get_config(arg=None):
     queries=112,
     captions=16,
     hard_frac=0.5,
+    dress_frac=0.0,
     swap_frac=0.4,
     alone_frac=0.33,
     vague_frac=0.08,
@@ -125,7 +134,7 @@ def get_config(arg=None):
     config.embedder = 'runs/pretrain/embedder.safetensors'
     config.tower_steps = config.text_steps = 0
     config.joint_steps = 5000
-  if arg == 'wider':
+  if arg in ('wider', 'finer'):
     config.seed = 2
     config.embedder = 'runs/pretrain_longer/embedder.safetensors'
     config.tower_steps = config.text_steps = 0
@@ -140,6 +149,13 @@ def get_config(arg=None):
     config.data.strong_frac = 0.2
     # These pictures take longer to make.
     config.data.repeats = 6
+  if arg == 'finer':
+    config.seed = 3
+    config.embedder = 'runs/pretrain_wider/embedder.safetensors'
+    config.joint_steps = 2600
+    config.joint_optimizer.lr = 1e-3
+    config.data.dress_frac = 0.5
+    config.data.vague_frac = 0.35
   config.mesh = dict(data=-1, fsdp=1, tensor=1)
   config.log_every = 20
   config.checkpoint_every = 100

@@ -26,6 +26,7 @@ SPEC = pairs.PairSpec(
   queries=25,
   captions=12,
   hard_frac=0.5,
+  dress_frac=0.0,
   swap_frac=0.4,
   alone_frac=0.33,
   vague_frac=0.2,
@@ -202,6 +203,15 @@ def test_hard_groups_share_few_types_or_colours():
     assert len(types) <= 3 or len(colours) <= 2
     few['types' if len(types) <= 3 else 'colours'] += 1
   assert len(few) == 2
+
+
+def test_dressed_groups_share_colours_and_pattern_but_not_the_type():
+  spec = dataclasses.replace(SPEC, dress_frac=1.0, hard_frac=1.0, group_size=12)
+  rng = np.random.default_rng(0)
+  things = pairs._sample_objects(spec, rng, 0, procedural.PROCEDURAL)
+  dresses = {(x.colour, x.second_colour, x.pattern) for x in things}
+  assert len(dresses) <= 3
+  assert len({thing.type for thing in things}) > 6
 
 
 def test_swapped_views_exchange_the_sides():

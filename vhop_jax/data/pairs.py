@@ -39,6 +39,7 @@ from vhop_jax.worlds.assets import household, procedural
 SIDES = ('left', 'right')
 _FEW_TYPES = 3
 _FEW_COLOURS = 2
+_FEW_DRESSES = 3
 _MAX_CLUTTER = 3
 
 
@@ -58,6 +59,8 @@ class PairSpec:
     queries: single-hop queries in a batch.
     captions: captions in a batch.
     hard_frac: share of groups drawn from few types or few colours.
+    dress_frac: share of groups, before that, whose objects of any type share
+      few dresses: both colours and the pattern. Models by artists have none.
     swap_frac: share of views that show the pairs of the view before with
       their sides exchanged, so that only the relation tells them apart.
     alone_frac: share of queries that start from an object alone, as routes do.
@@ -86,6 +89,7 @@ class PairSpec:
   queries: int
   captions: int
   hard_frac: float
+  dress_frac: float
   swap_frac: float
   alone_frac: float
   vague_frac: float
@@ -273,11 +277,19 @@ def _sample_objects(
   number: int,
   pack: assets.AssetPack,
 ) -> list[objects_lib.Object]:
-  """Draws a group's objects; a hard group shares few types or colours."""
+  """Draws a group's objects.
+
+  A hard group shares few types or colours; a dressed one few dresses, so that
+  nothing but the type tells most of its objects apart.
+  """
   twins = np.random.default_rng([spec.seed, number, 2])
   types: list[Any] = [None]
   colours: list[Any] = [None]
-  if rng.random() < spec.hard_frac:
+  draw = np.random.default_rng([spec.seed, number, 4]).random()
+  is_dressed = (
+    draw < spec.dress_frac and pack.name == procedural.PROCEDURAL.name
+  )
+  if not is_dressed and rng.random() < spec.hard_frac:
     if rng.random() < 0.5:
       types = list(rng.choice(pack.types, _FEW_TYPES, replace=False))
     else:
@@ -292,14 +304,21 @@ def _sample_objects(
       continue
     kind = types[rng.integers(len(types))]
     colour = colours[rng.integers(len(colours))]
-    things.append(
-      pack.sample_object(
-        rng,
-        uid=f'pretrain-{spec.seed}/g{number}/o{i}',
-        type=None if kind is None else str(kind),
-        colour=None if colour is None else str(colour),
-      )
+    thing = pack.sample_object(
+      rng,
+      uid=f'pretrain-{spec.seed}/g{number}/o{i}',
+      type=None if kind is None else str(kind),
+      colour=None if colour is None else str(colour),
     )
+    if is_dressed and i >= _FEW_DRESSES:
+      first = things[i % _FEW_DRESSES]
+      thing = dataclasses.replace(
+        thing,
+        colour=first.colour,
+        second_colour=first.second_colour,
+        pattern=first.pattern,
+      )
+    things.append(thing)
   return things
 
 
