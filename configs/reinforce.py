@@ -48,7 +48,7 @@ def get_config(arg=None):
   # Of the walks below: as many hops more than the world's chains have.
   config.walk_extra_hops = 0
 
-  config.reinforce_steps = 60
+  config.reinforce_steps = 180
   config.data = dict(
     # Queries whose families are the candidates of all.
     batch_size=48,
