@@ -297,16 +297,16 @@ def _sample_objects(
       colours = list(rng.choice(names, _FEW_COLOURS, replace=False))
   things: list[objects_lib.Object] = []
   for i in range(spec.group_size):
+    uid = f'pretrain-{spec.seed}/g{number}/o{i}'
     if things and twins.random() < spec.twin_frac:
       original = things[twins.integers(len(things))]
-      uid = f'pretrain-{spec.seed}/g{number}/o{i}'
       things.append(pack.sample_twin(twins, original, uid=uid))
       continue
     kind = types[rng.integers(len(types))]
     colour = colours[rng.integers(len(colours))]
     thing = pack.sample_object(
       rng,
-      uid=f'pretrain-{spec.seed}/g{number}/o{i}',
+      uid=uid,
       type=None if kind is None else str(kind),
       colour=None if colour is None else str(colour),
     )
